@@ -1,0 +1,305 @@
+/* Stream capture: the model, what captures forbid, and operations that become nodes. See sim_capture.h. */
+#define _GNU_SOURCE
+#include "sim_capture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct capture *sim_captures;
+
+void sim_capture_put(struct capture *capture)
+{
+    if (--capture->references != 0)
+        return;
+    free(capture);
+}
+
+struct frontier *sim_frontier_make(struct capture *capture)
+{
+    struct frontier *frontier = calloc(1, sizeof *frontier);
+    if (frontier == NULL)
+        sim_die("out of host memory");
+    frontier->capture = capture;
+    capture->references++;
+    return frontier;
+}
+
+void sim_frontier_free(struct frontier *frontier)
+{
+    sim_capture_put(frontier->capture);
+    free(frontier->node);
+    free(frontier->data);
+    free(frontier);
+}
+
+void sim_frontier_add(struct frontier *frontier, struct sim_node *node, const CUgraphEdgeData *data)
+{
+    for (size_t i = 0; i < frontier->count; i++)
+        if (frontier->node[i] == node)
+            return;
+    if (frontier->count == frontier->room) {
+        frontier->room = frontier->room * 2 + 4;
+        frontier->node = realloc(frontier->node, frontier->room * sizeof *frontier->node);
+        frontier->data = realloc(frontier->data, frontier->room * sizeof *frontier->data);
+        if (frontier->node == NULL || frontier->data == NULL)
+            sim_die("out of host memory");
+    }
+    static const CUgraphEdgeData plain;
+    frontier->node[frontier->count] = node;
+    frontier->data[frontier->count++] = data != NULL ? *data : plain;
+}
+
+void sim_frontier_join(struct frontier *into, const struct frontier *from)
+{
+    for (size_t i = 0; i < from->count; i++)
+        sim_frontier_add(into, from->node[i], &from->data[i]);
+}
+
+void sim_capture_leave(struct sim_stream *stream)
+{
+    if (stream->capture != NULL)
+        sim_frontier_free(stream->capture);
+    stream->capture = NULL;
+}
+
+CUresult sim_capture_broken(const struct sim_stream *stream)
+{
+    return frontier_of(stream)->capture->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+CUresult sim_capture_break(struct capture *capture, CUresult result)
+{
+    capture->broken = 1;
+    return result;
+}
+
+/* ---- what captures forbid ---- */
+
+static int refuses(const struct capture *capture, const struct sim_thread *thread)
+{
+    if (thread->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+        return 0;
+    if (capture->thread == thread && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED)
+        return 1;
+    return thread->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+/* Functions of this name, with any suffix. */
+static int is_function(const struct sim_call *call, const char *name)
+{
+    size_t length = strlen(name);
+    const char *called = call->function->name;
+    return strncmp(called, name, length) == 0 && (called[length] == '\0' || called[length] == '_');
+}
+
+/* Waiting for a context would wait for its capturing streams: refused whatever the modes. */
+static CUresult context_capturing(const struct sim_context *context)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (struct capture *capture = sim_captures; capture != NULL; capture = capture->next)
+        if (capture->origin != NULL && capture->origin->lane.context == context)
+            result = sim_capture_break(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return result;
+}
+
+CUresult sim_capture_unsafe(struct sim_call *call)
+{
+    if (is_function(call, "cuCtxSynchronize"))
+        return context_capturing(call->context);
+    CUresult result = CUDA_SUCCESS;
+    for (struct capture *capture = sim_captures; capture != NULL; capture = capture->next)
+        if (refuses(capture, call->thread))
+            result = sim_capture_break(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return result;
+}
+
+/* Asking about a stream or an event that has nothing to do with a capture is still unsafe while one goes on. */
+static int asks(const struct sim_call *call)
+{
+    static const char *const names[] = {"cuStreamSynchronize", "cuStreamQuery", "cuEventSynchronize"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_function(call, names[i]))
+            return 1;
+    return 0;
+}
+
+CUresult sim_capture_forbids(struct sim_call *call, struct sim_stream *stream, struct sim_event *event)
+{
+    if (event != NULL && event->capture != NULL) {
+        const struct frontier *frontier = event->capture;
+        return frontier->capture->ended ? CUDA_ERROR_INVALID_VALUE
+                                        : sim_capture_break(frontier->capture, CUDA_ERROR_CAPTURED_EVENT);
+    }
+    if (stream != NULL && stream->capture != NULL) {
+        SIM_TRY(sim_capture_broken(stream));
+        return sim_capture_break(frontier_of(stream)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    }
+    return asks(call) ? sim_capture_unsafe(call) : CUDA_SUCCESS;
+}
+
+CUresult sim_capture_legacy(struct sim_call *call, struct sim_context *context)
+{
+    (void)call;
+    CUresult result = CUDA_SUCCESS;
+    for (struct sim_stream *stream = context->streams; stream != NULL; stream = stream->next)
+        if (stream->capture != NULL && stream->kind != SIM_STREAM_NONBLOCKING)
+            result = sim_capture_break(frontier_of(stream)->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    return result;
+}
+
+void sim_capture_stream_gone(struct sim_stream *stream)
+{
+    if (stream->capture == NULL)
+        return;
+    struct capture *capture = frontier_of(stream)->capture;
+    capture->broken = 1;
+    if (capture->origin == stream)
+        capture->origin = NULL;
+    sim_capture_leave(stream);
+}
+
+void sim_capture_event_gone(struct sim_event *event)
+{
+    if (event->capture != NULL)
+        sim_frontier_free(event->capture);
+    event->capture = NULL;
+}
+
+/* ---- operations become nodes ---- */
+
+static CUresult add_node(struct sim_stream *stream, CUgraphNodeType type, struct sim_node **out)
+{
+    struct frontier *frontier = frontier_of(stream);
+    SIM_TRY(sim_capture_broken(stream));
+    SIM_TRY(sim_node_make(frontier->capture->graph, type, frontier->node, frontier->data, frontier->count, out));
+    (*out)->context = stream->lane.context;
+    frontier->count = 0;
+    sim_frontier_add(frontier, *out, NULL);
+    return CUDA_SUCCESS;
+}
+
+/* The edges of a programmatic launch from kernels are programmatic, whatever else it waits for. */
+static void mark_programmatic(struct sim_stream *stream, const struct sim_launch *launch)
+{
+    const CUlaunchAttribute *attribute =
+        sim_launch_attribute(launch, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+    struct frontier *frontier = frontier_of(stream);
+    if (attribute == NULL || !attribute->value.programmaticStreamSerializationAllowed)
+        return;
+    for (size_t i = 0; i < frontier->count; i++) {
+        if (frontier->node[i]->type != CU_GRAPH_NODE_TYPE_KERNEL)
+            continue;
+        frontier->data[i].from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+        frontier->data[i].type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    }
+}
+
+CUresult sim_capture_launch(struct sim_call *call, struct sim_stream *stream, struct sim_launch *launch)
+{
+    (void)call;
+    struct sim_node *node;
+    mark_programmatic(stream, launch);
+    CUresult result = add_node(stream, CU_GRAPH_NODE_TYPE_KERNEL, &node);
+    if (result != CUDA_SUCCESS) {
+        sim_launch_drop(launch);
+        return result;
+    }
+    node->launch = *launch;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_memcpy(struct sim_call *call, struct sim_stream *stream, const CUDA_MEMCPY3D *copy)
+{
+    (void)call;
+    struct sim_node *node;
+    SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_MEMCPY, &node));
+    node->copy = *copy;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_memset(struct sim_call *call, struct sim_stream *stream, const CUDA_MEMSET_NODE_PARAMS *set)
+{
+    (void)call;
+    struct sim_node *node;
+    SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_MEMSET, &node));
+    node->set = *set;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_host(struct sim_call *call, struct sim_stream *stream, CUhostFn function, void *data)
+{
+    (void)call;
+    struct sim_node *node;
+    SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_HOST, &node));
+    node->host.fn = function;
+    node->host.userData = data;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_graph(struct sim_call *call, struct sim_stream *stream, const struct sim_graph *graph)
+{
+    (void)call;
+    struct sim_node *node;
+    struct sim_graph *child;
+    SIM_TRY(sim_graph_copy(graph, &child));
+    child->borrowed = 1;
+    CUresult result = add_node(stream, CU_GRAPH_NODE_TYPE_GRAPH, &node);
+    if (result != CUDA_SUCCESS) {
+        sim_graph_free(child);
+        return result;
+    }
+    node->child = child;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_event_record(struct sim_call *call, struct sim_stream *stream, struct sim_event *event,
+                                  unsigned flags)
+{
+    (void)call;
+    SIM_TRY(sim_capture_broken(stream));
+    if (flags & CU_EVENT_RECORD_EXTERNAL) {
+        struct sim_node *node;
+        SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &node));
+        node->event = event;
+        return CUDA_SUCCESS;
+    }
+    sim_capture_event_gone(event);
+    struct frontier *copy = sim_frontier_make(frontier_of(stream)->capture);
+    sim_frontier_join(copy, frontier_of(stream));
+    event->capture = copy;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_event_wait(struct sim_call *call, struct sim_stream *stream, struct sim_event *event,
+                                unsigned flags)
+{
+    (void)call;
+    struct frontier *recorded = event->capture;
+    if (stream->capture != NULL) {
+        SIM_TRY(sim_capture_broken(stream));
+        if (flags & CU_EVENT_WAIT_EXTERNAL) {
+            struct sim_node *node;
+            if (recorded != NULL)
+                return sim_capture_break(frontier_of(stream)->capture, CUDA_ERROR_INVALID_VALUE);
+            SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &node));
+            node->event = event;
+            return CUDA_SUCCESS;
+        }
+        if (recorded == NULL || recorded->capture->ended)
+            return sim_capture_break(frontier_of(stream)->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+        if (recorded->capture != frontier_of(stream)->capture) {
+            recorded->capture->broken = 1;
+            return sim_capture_break(frontier_of(stream)->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+        }
+    } else {
+        if (recorded->capture->ended)
+            return CUDA_ERROR_INVALID_VALUE;
+        if (recorded->capture->broken)
+            return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        if (stream->kind == SIM_STREAM_LEGACY)
+            return sim_capture_break(recorded->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+        stream->capture = sim_frontier_make(recorded->capture);
+    }
+    sim_frontier_join(frontier_of(stream), recorded);
+    return CUDA_SUCCESS;
+}
