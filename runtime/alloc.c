@@ -1,0 +1,375 @@
+#include "alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <uthash.h>
+
+#include "convert.h"
+#include "engine.h"
+#include "gate.h"
+#include "log.h"
+#include "runtime.h"
+
+/* An allocation that is not in the arena. */
+struct ov_other {
+    uint64_t address;
+    size_t bytes, device_bytes;
+    bool small;             /* ours to ask for, the driver's to place; else foreign */
+    UT_hash_handle hh;
+};
+
+struct ov_alloc *ov_alloc_of(struct ov_engine *engine, uint32_t page) {
+    if (page >= engine->arena.high_page || engine->arena.page[page].alloc == 0) {
+        return NULL;
+    }
+    return &engine->allocs.item[engine->arena.page[page].alloc - 1];
+}
+
+/* ---- the table ---- */
+
+static struct ov_alloc *new_alloc(struct ov_engine *engine, uint32_t first, uint32_t pages, size_t bytes) {
+    struct ov_allocs *allocs = &engine->allocs;
+    uint32_t index = allocs->first_free;
+    if (index != 0) {
+        allocs->first_free = allocs->item[index - 1].next_free;
+    } else {
+        if (allocs->count == allocs->room) {
+            uint32_t room = allocs->room ? allocs->room * 2 : 256;
+            struct ov_alloc *item = realloc(allocs->item, room * sizeof *item);
+            if (item == NULL) {
+                return NULL;
+            }
+            allocs->item = item;
+            allocs->room = room;
+        }
+        index = ++allocs->count;
+    }
+    struct ov_alloc *alloc = &allocs->item[index - 1];
+    memset(alloc, 0, sizeof *alloc);
+    alloc->first = first;
+    alloc->pages = pages;
+    alloc->bytes = bytes;
+    alloc->ordinal = ++allocs->last_ordinal;
+    alloc->dirty = true;
+    for (uint32_t p = first; p < first + pages; p++) {
+        engine->arena.page[p].alloc = index;
+    }
+    return alloc;
+}
+
+static void drop_alloc(struct ov_engine *engine, struct ov_alloc *alloc) {
+    struct ov_allocs *allocs = &engine->allocs;
+    for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
+        engine->arena.page[p].alloc = 0;
+        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+    }
+    free(alloc->edge);
+    memset(alloc, 0, sizeof *alloc);
+    alloc->next_free = allocs->first_free;
+    allocs->first_free = (uint32_t)(alloc - allocs->item) + 1;
+}
+
+static void add_edge(struct ov_alloc *alloc, uint64_t edge) {
+    uint32_t at = alloc->edge_count;
+    while (at > 0 && alloc->edge[at - 1] >= edge) {
+        if (alloc->edge[at - 1] == edge) {
+            return;
+        }
+        at--;
+    }
+    if (alloc->edge_count == alloc->edge_room) {
+        uint32_t room = alloc->edge_room ? alloc->edge_room * 2 : 8;
+        uint64_t *grown = realloc(alloc->edge, room * sizeof *grown);
+        if (grown == NULL) {
+            return; /* an edge less: runs are longer than need be */
+        }
+        alloc->edge = grown;
+        alloc->edge_room = room;
+    }
+    memmove(&alloc->edge[at + 1], &alloc->edge[at], (alloc->edge_count++ - at) * sizeof *alloc->edge);
+    alloc->edge[at] = edge;
+}
+
+void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes) {
+    struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, address));
+    if (alloc == NULL) {
+        return;
+    }
+    uint64_t offset = address - ov_page_address(&engine->arena, alloc->first);
+    if (alloc->edge_count < 65536) { /* a buffer that is filled by ever other pieces holds no weights */
+        add_edge(alloc, offset * 2 + 1);
+        add_edge(alloc, (offset + bytes) * 2);
+    }
+    alloc->dirty = true;
+}
+
+/* ---- small and foreign ---- */
+
+static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t bytes) {
+    struct ov_other *other = calloc(1, sizeof *other);
+    if (other == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUdeviceptr address;
+    CUresult result = ov_cu->cuMemAlloc_v2(&address, bytes);
+    if (result != CUDA_SUCCESS) {
+        free(other);
+        return result;
+    }
+    other->address = address;
+    other->bytes = bytes;
+    other->small = true;
+    pthread_mutex_lock(&engine->lock);
+    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+    ov_ledger_small(&engine->ledger, (bytes + 511) & ~(size_t)511, 0);
+    engine->ledger.program_bytes += bytes;
+    pthread_mutex_unlock(&engine->lock);
+    *out = address;
+    return CUDA_SUCCESS;
+}
+
+static void remove_other(struct ov_engine *engine, uint64_t address) {
+    struct ov_other *other = NULL;
+    HASH_FIND(hh, engine->allocs.other, &address, sizeof address, other);
+    if (other == NULL) {
+        return;
+    }
+    HASH_DEL(engine->allocs.other, other);
+    if (other->small) {
+        ov_ledger_small(&engine->ledger, 0, (other->bytes + 511) & ~(size_t)511);
+    } else {
+        ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, other->device_bytes);
+    }
+    engine->ledger.program_bytes -= other->bytes;
+    free(other);
+}
+
+static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes) {
+    struct ov_engine *engine = ov_engine_here();
+    struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
+    if (other == NULL) {
+        return;
+    }
+    other->address = address;
+    other->bytes = bytes;
+    other->device_bytes = device_bytes;
+    pthread_mutex_lock(&engine->lock);
+    remove_other(engine, address);
+    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+    ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, device_bytes);
+    engine->ledger.program_bytes += bytes;
+    bool over = device_bytes > 0 && ov_ledger_held(&engine->ledger) > engine->ledger.budget_bytes;
+    engine->replan_soon = engine->replan_soon || (over && atomic_load(&engine->planned));
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device) {
+    add_foreign(address, bytes, bytes_on_device);
+}
+
+void ov_foreign_removed(CUdeviceptr address) {
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *engine = ov_engine_at(slice);
+        if (engine != NULL) {
+            pthread_mutex_lock(&engine->lock);
+            remove_other(engine, address);
+            pthread_mutex_unlock(&engine->lock);
+        }
+    }
+}
+
+/* Handles are kept apart from addresses by a bit that no user address has. */
+#define HANDLE_KEY(handle) ((uint64_t)(handle) | (uint64_t)1 << 63)
+
+void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop) {
+    if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        add_foreign(HANDLE_KEY(handle), bytes, bytes);
+    }
+}
+
+void ov_handle_removed(CUmemGenericAllocationHandle handle) { ov_foreign_removed(HANDLE_KEY(handle)); }
+
+void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
+                    void *context) {
+    struct ov_other *other, *next;
+    HASH_ITER(hh, engine->allocs.other, other, next) {
+        /* Of foreign memory only what surely is device memory and mapped; small allocations are. */
+        if (other->small || (other->device_bytes > 0 && other->address >> 63 == 0)) {
+            each(context, other->address, other->bytes);
+        }
+    }
+}
+
+bool ov_others_hold(const struct ov_engine *engine, uint64_t address) {
+    for (const struct ov_other *other = engine->allocs.other; other != NULL; other = other->hh.next) {
+        if (address - other->address < other->bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the program's calls ---- */
+
+/* Device memory while the budget lasts, then host memory. Under the lock, in the engine's context. */
+static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+    CUresult result = ov_back_device(&engine->arena, first, pages);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable) {
+        result = ov_back_host(&engine->arena, first, pages);
+    }
+    return result;
+}
+
+/* A plan made for less leaves room for what the program will write. */
+static void make_room(struct ov_engine *engine, uint32_t pages) {
+    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
+    if (bytes <= ov_ledger_left(&engine->ledger) || !atomic_load(&engine->planned) || atomic_load(&ov_captures) != 0) {
+        return;
+    }
+    struct ov_exclusive section;
+    ov_exclusive_begin(engine, &section);
+    (void)ov_plan_and_convert(engine, pages);
+    ov_exclusive_end(engine, &section);
+}
+
+static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes) {
+    uint32_t pages = ov_pages(bytes);
+    make_room(engine, pages);
+    bool entered = ov_context_enter(engine);
+    pthread_mutex_lock(&engine->lock);
+    uint32_t first = ov_arena_take(&engine->arena, pages);
+    CUresult result = first != UINT32_MAX ? back(engine, first, pages) : CUDA_ERROR_OUT_OF_MEMORY;
+    bool on_host = result == CUDA_SUCCESS && engine->arena.page[first].backing == OV_HOST;
+    if (result == CUDA_SUCCESS && new_alloc(engine, first, pages, bytes) == NULL) {
+        (void)ov_unback(&engine->arena, first, pages);
+        ov_drop_masters(&engine->arena, first, pages);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        engine->ledger.program_bytes += bytes;
+        *out = ov_page_address(&engine->arena, first);
+        engine->replan_soon = engine->replan_soon || (on_host && atomic_load(&engine->planned));
+        if (on_host && engine->armed) {
+            ov_engine_learn(engine);
+        }
+    } else if (first != UINT32_MAX) {
+        ov_arena_give(&engine->arena, first, pages);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    ov_context_leave(entered);
+    if (on_host && !engine->armed) {
+        ov_engine_arm(engine, "the budget is used up");
+    }
+    return result;
+}
+
+CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes) {
+    struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_here() : NULL;
+    if (engine == NULL || bytes > ov_arena_bytes) {
+        return ov_cu->cuMemAlloc_v2(out, bytes);
+    }
+    if (bytes < OV_ARENA_LEAST) {
+        pthread_mutex_lock(&engine->lock);
+        bool fits = ov_ledger_small_fits(&engine->ledger, bytes);
+        pthread_mutex_unlock(&engine->lock);
+        if (!fits) {
+            make_room(engine, 2);
+        }
+        pthread_mutex_lock(&engine->lock);
+        fits = ov_ledger_small_fits(&engine->ledger, bytes);
+        pthread_mutex_unlock(&engine->lock);
+        if (fits || !engine->arena.host_capable) {
+            return alloc_small(engine, out, bytes);
+        }
+    }
+    return alloc_pages(engine, out, bytes);
+}
+
+CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes) {
+    const size_t align = 512; /* what the driver uses */
+    size_t row = (width_bytes + align - 1) & ~(align - 1);
+    if (out == NULL || pitch == NULL || height == 0 || row == 0 || row * height < OV_ARENA_LEAST || ov_engine_here() == NULL) {
+        return ov_cu->cuMemAllocPitch_v2(out, pitch, width_bytes, height, element_bytes);
+    }
+    CUresult result = ov_mem_alloc(out, row * height);
+    if (result == CUDA_SUCCESS) {
+        *pitch = row;
+    }
+    return result;
+}
+
+static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address) {
+    struct ov_exclusive section;
+    ov_exclusive_begin(engine, &section);
+    uint32_t page = ov_arena_page(&engine->arena, address);
+    struct ov_alloc *alloc = ov_alloc_of(engine, page);
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (alloc != NULL && alloc->first == page && (address & (OV_PAGE_BYTES - 1)) == 0) {
+        uint32_t first = alloc->first, pages = alloc->pages;
+        for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
+            struct ov_unit *unit = &engine->ring.unit[i];
+            if (unit->first < first || unit->first >= first + pages) {
+                continue;
+            }
+            if (unit->tier == OV_TIER_STREAMED) {
+                (void)ov_ring_settle(engine, unit);
+                ov_ring_remove(engine, i);
+                unit->tier = OV_TIER_HOST;
+            }
+            unit->pages = 0; /* gone; the entry stays until the next plan */
+        }
+        result = ov_unback(&engine->arena, first, pages);
+        ov_drop_masters(&engine->arena, first, pages);
+        ov_learn_forget(engine, first, pages);
+        engine->ledger.program_bytes -= alloc->bytes;
+        drop_alloc(engine, alloc);
+        if (result == CUDA_SUCCESS) {
+            ov_arena_give(&engine->arena, first, pages);
+        }
+        engine->replan_soon = engine->replan_soon || atomic_load(&engine->planned);
+    }
+    ov_exclusive_end(engine, &section);
+    return result;
+}
+
+CUresult ov_mem_free(CUdeviceptr address) {
+    struct ov_engine *engine = ov_engine_of(address);
+    if (engine != NULL) {
+        return free_pages(engine, address);
+    }
+    if (address != 0) {
+        ov_foreign_removed(address); /* before the call: after it another thread may get the same address */
+    }
+    return ov_cu->cuMemFree_v2(address);
+}
+
+bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result) {
+    (void)stream; /* freeing waits for the whole device, which is more than the order of the stream asks for */
+    struct ov_engine *engine = ov_engine_of(address);
+    if (engine == NULL) {
+        return false;
+    }
+    *result = free_pages(engine, address);
+    return true;
+}
+
+void ov_allocs_drop(struct ov_engine *engine) {
+    struct ov_allocs *allocs = &engine->allocs;
+    for (uint32_t i = 0; i < allocs->count; i++) {
+        struct ov_alloc *alloc = &allocs->item[i];
+        if (alloc->ordinal != 0) {
+            (void)ov_unback(&engine->arena, alloc->first, alloc->pages);
+            ov_drop_masters(&engine->arena, alloc->first, alloc->pages);
+            ov_arena_give(&engine->arena, alloc->first, alloc->pages);
+            drop_alloc(engine, alloc);
+        }
+    }
+    struct ov_other *other, *next;
+    HASH_ITER(hh, allocs->other, other, next) {
+        HASH_DEL(allocs->other, other);
+        free(other);
+    }
+    free(allocs->item);
+    memset(allocs, 0, sizeof *allocs);
+}

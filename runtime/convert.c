@@ -1,0 +1,454 @@
+#include "convert.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "log.h"
+
+/* What a page is to become. */
+enum want { WANT_NOTHING, WANT_DEVICE, WANT_HOST, WANT_RING };
+
+/* Pages moved in one go: bounds the host memory that is briefly held twice. */
+#define BATCH_PAGES 128u
+
+/* ---- moving pages ---- */
+
+static CUresult copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages) {
+    CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
+    CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
+    return result != CUDA_SUCCESS ? result : synced;
+}
+
+static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+    struct ov_arena *arena = &engine->arena;
+    CUresult result = ov_make_masters(arena, first, pages);
+    if (result == CUDA_SUCCESS) {
+        result = copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = ov_unback(arena, first, pages);
+    }
+    return result == CUDA_SUCCESS ? ov_back_host(arena, first, pages) : result;
+}
+
+/* The ledger may refuse: then all is as before. */
+static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+    struct ov_arena *arena = &engine->arena;
+    if (((size_t)pages << OV_PAGE_SHIFT) > ov_ledger_left(&engine->ledger)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = ov_unback(arena, first, pages);
+    if (result == CUDA_SUCCESS) {
+        result = ov_back_device(arena, first, pages);
+        if (result != CUDA_SUCCESS) {
+            CUresult back = ov_back_host(arena, first, pages);
+            return back != CUDA_SUCCESS ? back : result;
+        }
+        result = copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
+    }
+    if (result == CUDA_SUCCESS) {
+        ov_drop_masters(arena, first, pages);
+    }
+    return result;
+}
+
+/* Demotes every chunk that holds a page which shall not stay on the device. Its other pages come back by promotion. */
+static void demote_wanted(struct ov_engine *engine, const uint8_t *want) {
+    struct ov_arena *arena = &engine->arena;
+    for (uint32_t p = 0; p < arena->high_page;) {
+        if (arena->page[p].backing != OV_DEVICE || (want[p] != WANT_HOST && want[p] != WANT_RING)) {
+            p++;
+            continue;
+        }
+        uint32_t first = p, pages = 1;
+        ov_whole_chunks(arena, &first, &pages);
+        CUresult result = demote(engine, first, pages);
+        if (result != CUDA_SUCCESS) {
+            ov_log(OV_LOG_WARN, "%u MiB stay on the device: no host memory for them (error %d)", pages * 2, (int)result);
+        }
+        p = first + pages;
+    }
+}
+
+static void promote_wanted(struct ov_engine *engine, const uint8_t *want) {
+    struct ov_arena *arena = &engine->arena;
+    for (uint32_t p = 0; p < arena->high_page;) {
+        if (want[p] != WANT_DEVICE || arena->page[p].backing != OV_HOST) {
+            p++;
+            continue;
+        }
+        uint32_t first = p;
+        while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == WANT_DEVICE &&
+               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc) {
+            p++;
+        }
+        (void)promote(engine, first, p - first);
+    }
+}
+
+/* ---- what to want ---- */
+
+/* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last. */
+static bool is_cold(const struct ov_alloc *alloc) { return alloc->visits == 0 && alloc->edge_count > 0; }
+
+static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, uint32_t room) {
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        const struct ov_alloc *alloc = &engine->allocs.item[i];
+        if (alloc->ordinal == 0 || is_cold(alloc) != cold) {
+            continue;
+        }
+        for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
+            if (want[p] == WANT_NOTHING) {
+                want[p] = taken < room ? WANT_DEVICE : WANT_HOST;
+                taken += taken < room;
+            }
+        }
+    }
+    return taken;
+}
+
+static void want_runs(const struct ov_runs *runs, const struct ov_plan *plan, uint8_t *want) {
+    static const uint8_t of_tier[] = {[OV_TIER_RESIDENT] = WANT_DEVICE, [OV_TIER_STREAMED] = WANT_RING, [OV_TIER_HOST] = WANT_HOST};
+    for (uint32_t i = 0; i < runs->count; i++) {
+        memset(&want[runs->item[i].first], plan != NULL ? of_tier[plan->place[i].tier] : WANT_HOST, runs->item[i].pages);
+    }
+}
+
+static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan) {
+    const struct ov_runs *runs = &engine->learn.runs;
+    struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
+    if (unit == NULL) {
+        return false;
+    }
+    /* Computation is not timed yet. Taken to be as long as the copy, every place where a refill could not overlap with its
+     * neighbour's computation counts fully, so that the ring is right for programs on either side. */
+    double link = engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK;
+    double *compute_s = calloc(runs->cycle_length + 1, sizeof *compute_s);
+    for (size_t i = 0; compute_s != NULL && i < runs->cycle_length; i++) {
+        compute_s[i] = runs->item[runs->cycle[i]].pages / link;
+    }
+    for (uint32_t i = 0; i < runs->count; i++) {
+        unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
+        if (engine->streaming_barred) {
+            unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
+        }
+    }
+    struct ov_plan_input input = {
+        .unit = unit, .unit_count = runs->count, .cycle = runs->cycle, .cycle_length = runs->cycle_length,
+        .group = runs->group, .group_count = runs->group_count, .group_unit = runs->group_unit,
+        .budget_pages = budget_pages, .tiers = ov_opt.tiers,
+        .ring_request_pages = ov_opt.ring.kind == OV_AMOUNT_AUTO ? 0 : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
+        .link_pages_per_s = link, .compute_s = compute_s,
+    };
+    bool made = ov_plan_make(&input, plan);
+    free(compute_s);
+    free(unit);
+    return made;
+}
+
+/* ---- bringing it about ---- */
+
+static bool set_units(struct ov_engine *engine, const struct ov_plan *plan) {
+    struct ov_ring *ring = &engine->ring;
+    const struct ov_runs *runs = &engine->learn.runs;
+    struct ov_unit *unit = calloc(runs->count + 1, sizeof *unit);
+    struct ov_edge *edge = calloc(2 * (size_t)runs->count + 1, sizeof *edge);
+    struct ov_trace trace;
+    if (unit == NULL || edge == NULL || !ov_trace_init(&trace, runs->count + 1, 0)) {
+        free(unit);
+        free(edge);
+        return false;
+    }
+    for (uint32_t i = 0; i < ring->unit_count; i++) { /* their events live on in the pool */
+        struct ov_unit *old = &ring->unit[i];
+        CUevent event[3 + OV_READERS] = {old->started, old->ready, old->asked};
+        for (int r = 0; r < OV_READERS; r++) {
+            event[3 + r] = old->reader[r].event;
+        }
+        for (int e = 0; e < 3 + OV_READERS; e++) {
+            if (event[e] != NULL && ring->spare_count < ring->spare_room) {
+                ring->spare[ring->spare_count++] = event[e];
+            } else if (event[e] != NULL) {
+                (void)ov_cu->cuEventDestroy_v2(event[e]);
+            }
+        }
+    }
+    ring->counts.touches += ring->trace.touches;
+    ring->counts.jumps += ring->trace.jumps;
+    ov_trace_destroy(&ring->trace);
+    free(ring->unit);
+    free(ring->edge);
+    for (uint32_t i = 0; i < runs->count; i++) {
+        const struct ov_run *run = &runs->item[i];
+        unit[i].first = run->first;
+        unit[i].pages = run->pages;
+        unit[i].begin = run->begin;
+        unit[i].end = run->end;
+        unit[i].bytes = (size_t)run->pages << OV_PAGE_SHIFT;
+        unit[i].ring_page = plan->place[i].ring_page;
+        unit[i].tier = plan->place[i].tier == OV_TIER_STREAMED ? OV_TIER_HOST : plan->place[i].tier;
+    }
+    ring->unit = unit;
+    ring->unit_count = runs->count;
+    ring->edge = edge;
+    ring->edge_count = 0;
+    ring->trace = trace;
+    ring->newest = 0;
+    ring->ahead_count = ring->ahead_first = 0;
+    ring->streamed_count = 0;
+    return true;
+}
+
+/* A page that a streamed unit shares with others gets a list of parts. */
+static void add_edge(struct ov_engine *engine, uint64_t begin, uint64_t end) {
+    struct ov_ring *ring = &engine->ring;
+    uint32_t page = ov_arena_page(&engine->arena, begin);
+    uint32_t there = atomic_load_explicit(&engine->arena.unit[page], memory_order_relaxed);
+    struct ov_edge *edge = &ring->edge[ring->edge_count++];
+    edge->begin = begin;
+    edge->end = end;
+    edge->next = there & OV_UNIT_EDGE ? there & ~OV_UNIT_EDGE : 0;
+    atomic_store_explicit(&engine->arena.unit[page], OV_UNIT_EDGE | ring->edge_count, memory_order_relaxed);
+}
+
+static void set_edges(struct ov_engine *engine, uint32_t index) {
+    const struct ov_unit *unit = &engine->ring.unit[index];
+    uint64_t inside = ov_page_address(&engine->arena, unit->first);
+    uint64_t after = inside + ((uint64_t)unit->pages << OV_PAGE_SHIFT);
+    if (unit->begin < inside) {
+        add_edge(engine, unit->begin, inside);
+    }
+    if (unit->end > after) {
+        add_edge(engine, after, unit->end);
+    }
+}
+
+static CUresult alias(struct ov_engine *engine, uint32_t index) {
+    struct ov_ring *ring = &engine->ring;
+    struct ov_unit *unit = &ring->unit[index];
+    struct ov_arena *arena = &engine->arena;
+    CUresult result = ov_unback(arena, unit->first, unit->pages);
+    if (result == CUDA_SUCCESS) {
+        result = ov_back_ring(arena, unit->first, unit->pages, &ring->handle[unit->ring_page]);
+        if (result != CUDA_SUCCESS) {
+            CUresult back = ov_back_host(arena, unit->first, unit->pages);
+            return back != CUDA_SUCCESS ? back : result;
+        }
+        ov_ring_add(engine, index);
+    }
+    return result;
+}
+
+static void stream_units(struct ov_engine *engine, const struct ov_plan *plan) {
+    struct ov_ring *ring = &engine->ring;
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        const struct ov_unit *unit = &ring->unit[i];
+        bool at_home = true;    /* all pages have masters and stand as such */
+        for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
+            at_home = at_home && engine->arena.page[p].backing == OV_HOST;
+        }
+        if (plan->place[i].tier == OV_TIER_STREAMED && ring->pages > 0 && at_home) {
+            set_edges(engine, i);
+            if (alias(engine, i) != CUDA_SUCCESS) {
+                ov_log(OV_LOG_WARN, "a unit of %u MiB could not be mapped to the ring: it stays in host memory", unit->pages * 2);
+            }
+        }
+    }
+}
+
+/* The streamed part of the cycle, for the trace. */
+static void preload_trace(struct ov_engine *engine) {
+    struct ov_ring *ring = &engine->ring;
+    const struct ov_runs *runs = &engine->learn.runs;
+    uint32_t *sequence = calloc(2 * runs->cycle_length + 1, sizeof *sequence);
+    size_t length = 0;
+    for (int round = 0; round < 2 && sequence != NULL; round++) {
+        for (size_t i = 0; i < runs->cycle_length; i++) {
+            if (ring->unit[runs->cycle[i]].tier == OV_TIER_STREAMED) {
+                sequence[length++] = runs->cycle[i];
+            }
+        }
+    }
+    if (sequence != NULL) {
+        ov_trace_preload(&ring->trace, sequence, ov_compress(sequence, length));
+    }
+    free(sequence);
+}
+
+/* The link as copies from masters see it: the largest streamed unit, best of three. */
+static void measure_link(struct ov_engine *engine) {
+    struct ov_ring *ring = &engine->ring;
+    const struct ov_unit *largest = NULL;
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        const struct ov_unit *unit = &ring->unit[i];
+        if (unit->tier == OV_TIER_STREAMED && (largest == NULL || unit->bytes > largest->bytes)) {
+            largest = unit;
+        }
+    }
+    CUevent begin = NULL, end = NULL;
+    if (largest == NULL || ring->link_bytes_per_s > 0 || ov_cu->cuEventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        return;
+    }
+    if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
+        for (int round = 0; round < 3; round++) {
+            float ms = 0;
+            (void)ov_cu->cuEventRecord(begin, ring->side);
+            (void)ov_cu->cuMemcpyAsync(ring->window, ov_mirror_address(&engine->arena, largest->first), largest->bytes, ring->side);
+            (void)ov_cu->cuEventRecord(end, ring->side);
+            (void)ov_cu->cuStreamSynchronize(ring->side);
+            if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
+                double rate = (double)largest->bytes / (ms * 1e-3);
+                ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;
+            }
+        }
+        (void)ov_cu->cuEventDestroy_v2(end);
+    }
+    (void)ov_cu->cuEventDestroy_v2(begin);
+}
+
+static void mark_cold(struct ov_engine *engine) {
+    for (uint32_t p = 0; p < engine->arena.high_page; p++) {
+        uint32_t unit = atomic_load_explicit(&engine->arena.unit[p], memory_order_relaxed);
+        if (engine->arena.page[p].alloc != 0 && engine->arena.page[p].backing == OV_HOST && unit == 0) {
+            atomic_store_explicit(&engine->arena.unit[p], OV_UNIT_COLD, memory_order_relaxed);
+        }
+    }
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) { /* host-mapped by plan: touches are expected */
+        const struct ov_unit *unit = &engine->ring.unit[i];
+        for (uint32_t p = unit->first; unit->tier == OV_TIER_HOST && p < unit->first + unit->pages; p++) {
+            atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+        }
+    }
+}
+
+static void report(struct ov_engine *engine, const struct ov_plan *plan) {
+    size_t mib = OV_PAGE_BYTES >> 20;
+    engine->last_plan.resident = plan->resident_pages;
+    engine->last_plan.streamed = plan->streamed_pages;
+    engine->last_plan.host = plan->host_pages;
+    engine->last_plan.units = plan->streamed_units;
+    engine->last_plan.ring = engine->ring.pages;
+    ov_log(OV_LOG_INFO, "device %d, plan %u: %zu MiB of weights resident, %zu streamed, %zu in host memory; ring %u MiB; "
+           "%zu touches a cycle, link %.1f GB/s", engine->device, engine->plans, plan->resident_pages * mib,
+           plan->streamed_pages * mib, plan->host_pages * mib, engine->ring.pages * (unsigned)mib,
+           engine->learn.runs.cycle_length, engine->ring.link_bytes_per_s * 1e-9);
+}
+
+static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint8_t *want) {
+    ov_revoke_all(engine, 0);
+    for (uint32_t p = 0; p < engine->arena.high_page; p++) {
+        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+    }
+    (void)ov_ring_resize(engine, 0);
+    if (!set_units(engine, plan)) {
+        return;
+    }
+    demote_wanted(engine, want);
+    CUresult ring = ov_ring_resize(engine, (uint32_t)plan->ring_pages);
+    promote_wanted(engine, want);
+    if (ring == CUDA_SUCCESS) {
+        ring = ov_ring_provide(engine);
+    }
+    if (ring == CUDA_SUCCESS) {
+        stream_units(engine, plan);
+    } else if (plan->ring_pages > 0) {
+        ov_log(OV_LOG_WARN, "no device memory for a ring of %zu MiB (error %d): weights stay in host memory",
+               plan->ring_pages * 2, (int)ring);
+    }
+    mark_cold(engine);
+    measure_link(engine);
+    preload_trace(engine);
+    engine->plans++;
+    engine->revoked_pages = 0;
+    atomic_store(&engine->planned, true);
+    report(engine, plan);
+    ov_ring_warm(engine);
+}
+
+static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_pages) {
+    const size_t *held = engine->ledger.held_bytes;
+    size_t fixed = held[OV_FOR_SMALL] + held[OV_FOR_FOREIGN] + held[OV_FOR_SCRATCH] + ((size_t)reserve_pages << OV_PAGE_SHIFT);
+    size_t budget = engine->ledger.budget_bytes;
+    return fixed < budget ? (uint32_t)((budget - fixed) >> OV_PAGE_SHIFT) : 0;
+}
+
+bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages) {
+    const struct ov_runs *runs = &engine->learn.runs;
+    if (engine->watches > 0) {
+        engine->replan_soon = true; /* units on trial are known by their index */
+        return false;
+    }
+    ov_runs_prune(engine);
+    uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
+    struct ov_plan plan;
+    if (want == NULL) {
+        return false;
+    }
+    want_runs(runs, NULL, want); /* claims their pages, so that the others are seen */
+    uint32_t room = pages_left_for(engine, reserve_pages);
+    uint32_t others = want_others(engine, want, false, room);
+    bool made = make_plan(engine, room - others, &plan);
+    if (made) {
+        want_runs(runs, &plan, want);
+        uint32_t spare = room - others - (uint32_t)(plan.resident_pages + plan.ring_pages);
+        (void)want_others(engine, want, true, spare);
+        carry_out(engine, &plan, want);
+        ov_plan_free(&plan);
+    }
+    free(want);
+    return made;
+}
+
+/* ---- single units ---- */
+
+CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark) {
+    struct ov_unit *unit = &engine->ring.unit[index];
+    if (unit->tier != OV_TIER_STREAMED) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ov_ring_settle(engine, unit);
+    if (result == CUDA_SUCCESS) {
+        result = ov_unback(&engine->arena, unit->first, unit->pages);
+    }
+    if (result == CUDA_SUCCESS) {
+        ov_ring_remove(engine, index);
+        unit->tier = OV_TIER_HOST;
+        result = ov_back_host(&engine->arena, unit->first, unit->pages);
+    }
+    if (result != CUDA_SUCCESS) {
+        ov_log_once(OV_LOG_ERROR, "a unit could not be taken out of the ring (error %d)", (int)result);
+        return result;
+    }
+    for (uint32_t p = unit->first; mark != 0 && p < unit->first + unit->pages; p++) {
+        struct ov_memo *memo = &engine->learn.memo[p];
+        memo->marks |= (uint8_t)mark;
+        if (memo->strikes < UINT8_MAX) {
+            memo->strikes++;
+        }
+    }
+    if (mark != 0) {
+        struct ov_alloc *alloc = ov_alloc_of(engine, unit->first);
+        if (alloc != NULL) {
+            alloc->dirty = true;
+        }
+        engine->revoked_pages += unit->pages;
+        ov_engine_learn(engine);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult ov_unit_restore(struct ov_engine *engine, uint32_t index) {
+    const struct ov_unit *unit = &engine->ring.unit[index];
+    if (unit->pages == 0) {
+        return CUDA_ERROR_INVALID_VALUE; /* freed meanwhile */
+    }
+    return unit->tier == OV_TIER_HOST ? alias(engine, index) : CUDA_SUCCESS;
+}
+
+void ov_revoke_all(struct ov_engine *engine, unsigned mark) {
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
+        (void)ov_unit_revoke(engine, i, mark);
+    }
+}

@@ -1,0 +1,27 @@
+/*
+ * convert.h - bringing a plan about, and taking single units out of it.
+ *
+ * All functions need an exclusive section of the engine: nothing on the device uses what changes. The budget is kept at
+ * every moment: memory is given back before other memory is taken, with the host as the place between. What cannot be
+ * brought about (host memory is short) leaves pages where they are, which is always right and only slower.
+ */
+#ifndef OV_CONVERT_H
+#define OV_CONVERT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "learn.h"
+
+struct ov_engine;
+
+/* Plans from engine->learn.runs with `reserve_pages` of the budget left free, and converts. False: nothing changed. */
+bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages);
+/* A unit leaves the ring: its pages become its host master, writable. mark 0: on trial, ov_unit_restore may follow. */
+CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t unit, unsigned mark);
+CUresult ov_unit_restore(struct ov_engine *engine, uint32_t unit);
+/* All units leave the ring. */
+void ov_revoke_all(struct ov_engine *engine, unsigned mark);
+
+#endif

@@ -1,0 +1,222 @@
+#include "engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "gate.h"
+#include "hostlimit.h"
+#include "log.h"
+#include "runtime.h"
+#include "summary.h"
+
+const struct ov_driver *ov_cu;
+struct ov_options ov_opt;
+_Atomic int ov_captures;
+
+static struct ov_engine *_Atomic engines[OV_DEVICES];   /* by slice, which is the device's ordinal */
+static bool refused[OV_DEVICES];                        /* devices that cannot be managed; said once */
+static int devices;
+static bool reserved, reserve_failed;
+static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER; /* guards the statics above against creation by two threads */
+
+struct ov_engine *ov_engine_at(int slice) {
+    return slice >= 0 && slice < OV_DEVICES ? atomic_load_explicit(&engines[slice], memory_order_acquire) : NULL;
+}
+
+struct ov_engine *ov_engine_of(uint64_t address) {
+    return ov_arena_has(address) ? ov_engine_at((int)ov_arena_slice(address)) : NULL;
+}
+
+static bool refuse(int device, const char *why) {
+    if (device >= 0 && !refused[device]) {
+        refused[device] = true;
+        ov_log(OV_LOG_WARN, "device %d is left alone: %s", device, why);
+    }
+    return false;
+}
+
+static bool reserve(int device) {
+    if (!reserved && !reserve_failed) {
+        if (ov_cu->cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices > OV_DEVICES) {
+            devices = OV_DEVICES;
+        }
+        reserved = ov_arena_reserve(devices);
+        reserve_failed = !reserved;
+    }
+    return reserved || refuse(device, "the driver does not reserve address ranges");
+}
+
+static size_t budget_of(CUdevice device) {
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)ov_cu->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    if (total_bytes == 0) {
+        (void)ov_cu->cuDeviceTotalMem_v2(&total_bytes, device);
+    }
+    size_t reserve_bytes = ov_opt.gpu_reserve_bytes;
+    size_t automatic = free_bytes > reserve_bytes ? free_bytes - reserve_bytes : 0;
+    return ov_amount_resolve(&ov_opt.budget, total_bytes, automatic) & ~(OV_PAGE_BYTES - 1);
+}
+
+static bool open_engine(struct ov_engine *engine, CUdevice device) {
+    int vmm = 0;
+    pthread_mutex_init(&engine->lock, NULL);
+    engine->device = device;
+    engine->slice = device;
+    (void)ov_cu->cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+    if (vmm == 0) {
+        return refuse(device, "it has no virtual memory management");
+    }
+    if (!reserve(device) || ov_cu->cuCtxGetCurrent(&engine->context) != CUDA_SUCCESS) {
+        return false;
+    }
+    engine->ledger.budget_bytes = budget_of(device);
+    engine->ledger.set_aside_bytes = OV_PAGE_BYTES;
+    engine->ledger.host_limit_bytes = ov_amount_resolve(&ov_opt.host_limit, 0, ov_host_limit());
+    if (ov_arena_open(&engine->arena, device, engine->slice, &engine->ledger) != CUDA_SUCCESS || !ov_learn_open(engine)) {
+        return refuse(device, "its memory cannot be mapped page by page");
+    }
+    if (!engine->arena.host_capable) {
+        ov_log(OV_LOG_WARN, "device %d: the driver cannot map host memory into the device's address range: what does not "
+               "fit the budget is refused as out of memory", device);
+    }
+    ov_log(OV_LOG_INFO, "device %d: budget %zu MiB", device, engine->ledger.budget_bytes >> 20);
+    return true;
+}
+
+struct ov_engine *ov_engine_here(void) {
+    CUdevice device;
+    if (ov_cu->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= OV_DEVICES || refused[device] ||
+        (ov_opt.devices >> device & 1) == 0) {
+        return NULL;
+    }
+    struct ov_engine *engine = ov_engine_at(device);
+    if (engine != NULL) {
+        return engine;
+    }
+    pthread_mutex_lock(&birth);
+    engine = ov_engine_at(device);
+    if (engine == NULL && !refused[device] && (engine = calloc(1, sizeof *engine)) != NULL) {
+        if (open_engine(engine, device)) {
+            atomic_store_explicit(&engines[device], engine, memory_order_release);
+        } else {
+            refused[device] = true;
+            free(engine);
+            engine = NULL;
+        }
+    }
+    pthread_mutex_unlock(&birth);
+    if (engine != NULL && (ov_opt.tiers & OV_OPT_TIER_RESIDENT) == 0 && !engine->armed) {
+        ov_engine_arm(engine, "OVERSHOT_TIERS leaves out resident");
+    }
+    return engine;
+}
+
+void ov_engine_close(struct ov_engine *engine) {
+    /* Streams, events and code went with the context; memory is the device's and has to be given back. */
+    pthread_mutex_lock(&engine->lock);
+    ov_summary_print(engine);
+    ov_ring_close(engine);
+    ov_inspect_close(engine);
+    ov_allocs_drop(engine);
+    ov_learn_close(engine);
+    atomic_store(&engine->planned, false);
+    engine->armed = engine->learning = false;
+    atomic_store(&engine->learning_now, false);
+    pthread_mutex_unlock(&engine->lock);
+    /* Not freed: another thread may be about to lock it. A context is closed once or twice in a life. */
+    atomic_store_explicit(&engines[engine->slice], NULL, memory_order_release);
+}
+
+void ov_engine_learn(struct ov_engine *engine) {
+    if (!engine->learning && engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO) {
+        engine->learning = true;
+        ov_learn_start(engine);
+        atomic_store(&engine->learning_now, true);
+    }
+}
+
+void ov_engine_arm(struct ov_engine *engine, const char *why) {
+    bool entered = ov_context_enter(engine);
+    pthread_mutex_lock(&engine->lock);
+    if (!engine->armed) {
+        CUresult result = ov_inspect_open(engine);
+        if (result == CUDA_SUCCESS) {
+            result = ov_ring_open(engine);
+        }
+        engine->armed = true;
+        if (result == CUDA_SUCCESS) {
+            ov_log(OV_LOG_INFO, "device %d: %s: weights will be looked for", engine->device, why);
+            ov_engine_learn(engine);
+        } else {
+            ov_log(OV_LOG_WARN, "device %d: what does not fit stays in host memory: no room or no code for looking at "
+                   "memory (error %d)", engine->device, (int)result);
+        }
+        atomic_store(&ov_state, OV_ARMED);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    ov_context_leave(entered);
+}
+
+void ov_bar_streaming(const char *why) {
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *engine = ov_engine_at(slice);
+        if (engine == NULL || engine->streaming_barred) {
+            continue;
+        }
+        struct ov_exclusive section;
+        ov_exclusive_begin(engine, &section);
+        engine->streaming_barred = true;
+        ov_revoke_all(engine, 0);
+        engine->replan_soon = true;
+        ov_exclusive_end(engine, &section);
+        ov_log(OV_LOG_WARN, "device %d: nothing is streamed any more: %s", engine->device, why);
+    }
+}
+
+bool ov_context_enter(struct ov_engine *engine) {
+    CUcontext current = NULL;
+    if (ov_cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == engine->context) {
+        return false;
+    }
+    return ov_cu->cuCtxPushCurrent_v2(engine->context) == CUDA_SUCCESS;
+}
+
+void ov_context_leave(bool entered) {
+    CUcontext popped;
+    if (entered) {
+        (void)ov_cu->cuCtxPopCurrent_v2(&popped);
+    }
+}
+
+void ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section) {
+    section->gate_depth = ov_gate_step_out();
+    ov_gate_close();
+    section->entered = ov_context_enter(engine);
+    if (atomic_load(&ov_captures) == 0) {
+        (void)ov_cu->cuCtxSynchronize();
+    }
+    /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
+    section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
+    pthread_mutex_lock(&engine->lock);
+}
+
+void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section) {
+    pthread_mutex_unlock(&engine->lock);
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
+    ov_context_leave(section->entered);
+    ov_gate_open();
+    ov_gate_step_in(section->gate_depth);
+}
+
+bool ov_capturing(CUstream stream) {
+    if (atomic_load_explicit(&ov_captures, memory_order_relaxed) == 0) {
+        return false;
+    }
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (ov_cu->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS) {
+        return false;
+    }
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}

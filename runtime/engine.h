@@ -1,0 +1,95 @@
+/*
+ * engine.h - one engine per device: owns everything that overshot knows and holds of it.
+ *
+ * An engine comes into being with the first allocation on its device and takes the context that is current then as its
+ * own: its stream and events live there. (Launches from other contexts of the device are served, but what they touch is
+ * not streamed.)
+ *
+ * Phases. Idle: everything fits the budget, nothing is looked at. Armed: an allocation did not fit; launches are scanned,
+ * and while `learning`, logged. Planned: units exist, some of them streamed. Learning goes on or starts again whenever
+ * the plan no longer fits what the program does.
+ *
+ * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > log. Everything in struct ov_engine is guarded by
+ * engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under engine.lock,
+ * except inside an exclusive section.
+ *
+ * Exclusive section: the gate is closed and the device idle, so backing may change. Entered from inside or outside the
+ * gate; whoever was inside looks at everything anew afterwards. While a capture is active anywhere, the device cannot be
+ * asked whether it is idle; then only the recorded readers of streamed units are waited for, which is what taking units
+ * out of the ring needs, and no plan is made or changed.
+ */
+#ifndef OV_ENGINE_H
+#define OV_ENGINE_H
+
+#include <pthread.h>
+
+#include "alloc.h"
+#include "arena.h"
+#include "driver.h"
+#include "inspect.h"
+#include "learn.h"
+#include "ledger.h"
+#include "options.h"
+#include "ring.h"
+
+struct ov_engine {
+    pthread_mutex_t lock;
+    CUdevice device;
+    int slice;
+    CUcontext context;
+    struct ov_ledger ledger;
+    struct ov_arena arena;
+    struct ov_allocs allocs;
+    struct ov_learn learn;
+    struct ov_inspect inspect;
+    struct ov_ring ring;        /* units and their places */
+    bool armed;
+    bool learning;
+    _Atomic bool learning_now;  /* the same, read without the lock in the launch path */
+    bool streaming_barred;      /* something was met that may reach any unit (an opaque kernel) */
+    unsigned plans;             /* made so far; the last one's pages, for the summary: */
+    struct { size_t resident, streamed, host, ring, units; } last_plan;
+    unsigned watches;           /* launches being watched; no plan meanwhile */
+    _Atomic unsigned overdue;   /* launches since a study has been due without a quiet point */
+    _Atomic bool planned;       /* read without the lock in the launch path: streamed units may exist */
+    bool replan_soon;           /* memory or units changed: try at the next quiet point */
+    uint64_t revoked_pages;     /* since the last plan */
+    uint64_t looked_at_ns, look_took_ns;    /* last work at a quiet point: when, how long */
+};
+
+extern const struct ov_driver *ov_cu;       /* constant after attach */
+extern struct ov_options ov_opt;            /* constant after attach */
+extern _Atomic int ov_captures;             /* stream captures under way in the process */
+
+/* The engine of the current context's device, made if need be; NULL: no current context, or a device that is not managed
+ * (then the caller passes through). */
+struct ov_engine *ov_engine_here(void);
+/* The engine that owns an arena address; NULL if there is none any more. */
+struct ov_engine *ov_engine_of(uint64_t address);
+struct ov_engine *ov_engine_at(int slice);
+/* Forgets the engine and gives back its memory: its context is going away. */
+void ov_engine_close(struct ov_engine *engine);
+
+/* Launches are to be looked at from now on. */
+void ov_engine_arm(struct ov_engine *engine, const char *why);
+/* Starts (again) to log touches. */
+void ov_engine_learn(struct ov_engine *engine);
+/* From now on nothing is streamed on any device: `why` is logged once. Call outside of locks. */
+void ov_bar_streaming(const char *why);
+
+/* Makes the engine's context current if it is not; returns whether ov_context_leave has to undo that. */
+bool ov_context_enter(struct ov_engine *engine);
+void ov_context_leave(bool entered);
+
+struct ov_exclusive {
+    int gate_depth;
+    bool entered;
+    CUstreamCaptureMode mode;
+};
+void ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section);    /* locks the engine, too */
+void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section);
+
+/* Whether the stream is being captured right now (false without a driver call while nobody captures). */
+bool ov_capturing(CUstream stream);
+
+#endif

@@ -1,0 +1,300 @@
+/*
+ * The launch path: see "Launches" in runtime.h.
+ *
+ * Most launches touch no unit: they pass the gate, are scanned, and go. Those that touch streamed units take the engine's
+ * lock once before and once after the driver's call. Everything else (trials, units in the wrong tier, captures) leaves the
+ * path through an exclusive section and starts over.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "convert.h"
+#include "engine.h"
+#include "gate.h"
+#include "log.h"
+#include "runtime.h"
+#include "scan.h"
+#include "watch.h"
+
+/* Rounds of taking units out of the ring before a launch is given up: each round takes out at least one unit, so this is
+ * only reached when the driver refuses everything. */
+#define ROUNDS 64
+
+/* Launches without a quiet point after which one is made. */
+#define OVERDUE_LAUNCHES 4096u
+
+/* What has to be done to a unit before the launch. */
+struct verdict {
+    uint32_t take_out[OV_TOUCHES], on_trial[OV_LAUNCH_UNITS];
+    uint8_t mark[OV_TOUCHES];
+    unsigned take_outs, trials;
+};
+
+static void take_out(struct verdict *verdict, uint32_t unit, enum ov_mark mark) {
+    for (unsigned i = 0; i < verdict->take_outs; i++) {
+        if (verdict->take_out[i] == unit) {
+            return;
+        }
+    }
+    verdict->take_out[verdict->take_outs] = unit;
+    verdict->mark[verdict->take_outs++] = (uint8_t)mark;
+}
+
+static void add_unit(struct ov_launch *launch, struct verdict *verdict, uint32_t unit) {
+    for (unsigned i = 0; i < launch->units; i++) {
+        if (launch->unit[i] == unit) {
+            return;
+        }
+    }
+    if (launch->units < OV_LAUNCH_UNITS) {
+        launch->unit[launch->units++] = unit;
+    } else {
+        take_out(verdict, unit, OV_MARK_CROWDED);
+    }
+}
+
+static bool shares_allocation(const struct ov_engine *engine, uint32_t unit) {
+    const struct ov_ring *ring = &engine->ring;
+    const struct ov_page *page = engine->arena.page;
+    uint32_t alloc = page[ring->unit[unit].first].alloc;
+    return (unit > 0 && ring->unit[unit - 1].pages > 0 && page[ring->unit[unit - 1].first].alloc == alloc) ||
+           (unit + 1 < ring->unit_count && ring->unit[unit + 1].pages > 0 && page[ring->unit[unit + 1].first].alloc == alloc);
+}
+
+/* An unknown pair may use its address as the base of more than the unit it points into. */
+static void try_whole_allocation(struct ov_engine *engine, struct verdict *verdict, uint32_t unit) {
+    const struct ov_ring *ring = &engine->ring;
+    uint32_t alloc = engine->arena.page[ring->unit[unit].first].alloc;
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        if (ring->unit[i].tier == OV_TIER_STREAMED && engine->arena.page[ring->unit[i].first].alloc == alloc &&
+            verdict->take_outs < OV_TOUCHES) {
+            take_out(verdict, i, OV_MARK_CROWDED);
+        }
+    }
+}
+
+static void try_unit(struct verdict *verdict, uint32_t unit) {
+    for (unsigned i = 0; i < verdict->trials; i++) {
+        if (verdict->on_trial[i] == unit) {
+            return;
+        }
+    }
+    if (verdict->trials < OV_LAUNCH_UNITS) {
+        verdict->on_trial[verdict->trials++] = unit;
+    } else {
+        take_out(verdict, unit, OV_MARK_CROWDED);
+    }
+}
+
+/* Under the engine's lock: which units the launch uses, and which of them it may not find in the ring. */
+static void judge(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign,
+                  struct verdict *verdict) {
+    launch->units = 0;
+    verdict->take_outs = verdict->trials = 0;
+    for (unsigned i = 0; i < touches->count; i++) {
+        if (ov_engine_of(touches->item[i].address) != engine) {
+            continue;
+        }
+        uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address);
+        if (unit == OV_UNIT_COLD) {
+            engine->replan_soon = true;
+            ov_engine_learn(engine);
+        }
+        if (unit == 0 || unit == OV_UNIT_COLD) {
+            continue;
+        }
+        unit--;
+        enum ov_slot_state state = launch->kernel != NULL ? ov_slot(launch->kernel, touches->item[i].slot) : OV_SLOT_UNKNOWN;
+        if (foreign) {
+            take_out(verdict, unit, OV_MARK_FOREIGN);
+        } else if (launch->kernel != NULL && atomic_load_explicit(&launch->kernel->emits, memory_order_relaxed)) {
+            take_out(verdict, unit, OV_MARK_HIDDEN);
+        } else if (state == OV_SLOT_WRITER) {
+            take_out(verdict, unit, OV_MARK_WRITTEN);
+        } else if (state != OV_SLOT_READER) {
+            if (shares_allocation(engine, unit)) {
+                try_whole_allocation(engine, verdict, unit);
+            } else {
+                try_unit(verdict, unit);
+            }
+        } else {
+            add_unit(launch, verdict, unit);
+        }
+    }
+}
+
+static bool wants_watch(const struct ov_engine *engine, const struct ov_launch *launch) {
+    return engine->learning && engine->inspect.ready && launch->kernel != NULL && launch->watch == NULL &&
+           atomic_load_explicit(&launch->kernel->watched, memory_order_relaxed) < OV_WATCH_LAUNCHES;
+}
+
+/* Takes out and tries what judge() said; looks at it again first, since others may have been faster. */
+static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign,
+                       bool capturing) {
+    struct ov_exclusive section;
+    struct verdict verdict;
+    ov_exclusive_begin(engine, &section);
+    judge(engine, launch, touches, foreign, &verdict);
+    for (unsigned i = 0; i < verdict.take_outs; i++) {
+        (void)ov_unit_revoke(engine, verdict.take_out[i], verdict.mark[i]);
+    }
+    bool watch = (verdict.trials > 0 || wants_watch(engine, launch)) && !capturing && launch->watch == NULL;
+    if (watch) {
+        launch->watch = ov_watch_begin(engine, touches, verdict.on_trial, verdict.trials);
+        if (launch->kernel != NULL) {
+            atomic_fetch_add(&launch->kernel->watched, 1);
+        }
+    } else {
+        for (unsigned i = 0; i < verdict.trials; i++) {
+            (void)ov_unit_revoke(engine, verdict.on_trial[i], OV_MARK_WRITTEN);
+        }
+    }
+    ov_exclusive_end(engine, &section);
+}
+
+/* The other devices' units that this launch names are not streamed any more. */
+static void serve_other_engines(const struct ov_engine *engine, const struct ov_touches *touches) {
+    for (unsigned i = 0; i < touches->count; i++) {
+        struct ov_engine *other = ov_engine_of(touches->item[i].address);
+        if (other == NULL || other == engine) {
+            continue;
+        }
+        uint32_t unit = ov_unit_at(&other->arena, &other->ring, touches->item[i].address);
+        if (unit != 0 && unit != OV_UNIT_COLD) {
+            struct ov_exclusive section;
+            ov_exclusive_begin(other, &section);
+            unit = ov_unit_at(&other->arena, &other->ring, touches->item[i].address);
+            if (unit != 0 && unit != OV_UNIT_COLD) {
+                (void)ov_unit_revoke(other, unit - 1, OV_MARK_FOREIGN);
+            }
+            ov_exclusive_end(other, &section);
+        }
+    }
+}
+
+static bool is_foreign(const struct ov_engine *engine) {
+    CUcontext current = NULL;
+    return ov_cu->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != engine->context;
+}
+
+static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches) {
+    bool capturing = ov_capturing(launch->stream);
+    bool logged = false;
+    launch->engine = engine;
+    serve_other_engines(engine, touches);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct verdict verdict;
+        bool foreign = is_foreign(engine);
+        pthread_mutex_lock(&engine->lock);
+        judge(engine, launch, touches, foreign, &verdict);
+        if (engine->learning && !logged && !capturing) {
+            ov_learn_log(engine, launch, touches);
+            logged = true;
+        }
+        if (capturing) {
+            launch->units = 0; /* nothing runs now; what the graph touches is seen when it is instantiated (graph.c) */
+            pthread_mutex_unlock(&engine->lock);
+            return CUDA_SUCCESS;
+        }
+        if (verdict.take_outs > 0 || verdict.trials > 0 || wants_watch(engine, launch)) {
+            pthread_mutex_unlock(&engine->lock);
+            leave_path(engine, launch, touches, foreign, capturing);
+            continue;
+        }
+        if (launch->units == 0) {
+            pthread_mutex_unlock(&engine->lock);
+            return CUDA_SUCCESS;
+        }
+        enum ov_acquire acquired = ov_ring_acquire(engine, launch);
+        if (acquired == OV_CONFLICT || acquired == OV_REFUSED) {
+            pthread_mutex_unlock(&engine->lock);
+            struct ov_exclusive section;
+            ov_exclusive_begin(engine, &section);
+            for (unsigned i = 0; i < launch->units; i++) {
+                (void)ov_unit_revoke(engine, launch->unit[i], OV_MARK_CROWDED);
+            }
+            ov_exclusive_end(engine, &section);
+            continue;
+        }
+        pthread_mutex_unlock(&engine->lock);
+        if (acquired == OV_ACQUIRED) {
+            return CUDA_SUCCESS;
+        }
+        round--; /* busy: the other thread is between begin and end of its launch */
+        sched_yield();
+    }
+    ov_log_once(OV_LOG_ERROR, "a launch was given up: its weights could not be brought to the device");
+    launch->units = 0;
+    return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+/* The engine whose units or discovery the launch concerns; the current device's when there are several. */
+static struct ov_engine *concerned(const struct ov_touches *touches) {
+    struct ov_engine *found = NULL;
+    for (unsigned i = 0; i < touches->count; i++) {
+        struct ov_engine *engine = ov_engine_of(touches->item[i].address);
+        if (engine != NULL && (engine->learning_now ||
+                               (atomic_load_explicit(&engine->planned, memory_order_relaxed) &&
+                                ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address) != 0))) {
+            if (found != NULL && found != engine) {
+                struct ov_engine *here = ov_engine_here();
+                return here != NULL ? here : found;
+            }
+            found = engine;
+        }
+    }
+    return found;
+}
+
+/* Parameters that cannot be seen may hold any address. */
+static void bar_if_streaming(const struct ov_launch *launch) {
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        const struct ov_engine *engine = ov_engine_at(slice);
+        if (engine != NULL && engine->armed && !engine->streaming_barred) {
+            ov_log_once(OV_LOG_INFO, "kernel %s: its parameters cannot be seen", launch->kernel != NULL ? launch->kernel->name : "?");
+            ov_bar_streaming("a kernel was launched whose parameters cannot be seen");
+            return;
+        }
+    }
+}
+
+CUresult ov_launch_begin(struct ov_launch *launch) {
+    ov_gate_enter();
+    launch->engine = NULL;
+    launch->watch = NULL;
+    launch->kernel = NULL;
+    launch->units = 0;
+    if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
+        return CUDA_SUCCESS;
+    }
+    struct ov_touches touches;
+    launch->kernel = ov_kernel_of(launch->function);
+    ov_scan(launch->kernel, launch, &touches);
+    if (__builtin_expect(touches.incomplete, 0)) {
+        bar_if_streaming(launch);
+    }
+    struct ov_engine *engine = touches.count > 0 ? concerned(&touches) : NULL;
+    CUresult result = engine == NULL ? CUDA_SUCCESS : serve(engine, launch, &touches);
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
+        ov_launch_end(launch, result);
+    }
+    return result;
+}
+
+void ov_launch_end(struct ov_launch *launch, CUresult result) {
+    (void)result; /* a launch that failed has read nothing; what is recorded for it does no harm */
+    struct ov_engine *engine = launch->engine;
+    if (engine != NULL && launch->units > 0) {
+        pthread_mutex_lock(&engine->lock);
+        ov_ring_release(engine, launch);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (engine != NULL && launch->watch != NULL) {
+        ov_watch_end(engine, launch->kernel, launch->watch);
+    }
+    ov_gate_leave();
+    if (engine != NULL && engine->learning_now &&
+        atomic_fetch_add_explicit(&engine->overdue, 1, memory_order_relaxed) == OVERDUE_LAUNCHES) {
+        ov_quiet_point();
+    }
+}

@@ -1,0 +1,219 @@
+#include "learn.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "engine.h"
+#include "log.h"
+#include "trace.h"
+
+static void *lazy_array(size_t count, size_t size) {
+    void *memory = mmap(NULL, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+bool ov_learn_open(struct ov_engine *engine) {
+    struct ov_learn *learn = &engine->learn;
+    if (learn->log == NULL) {
+        learn->log = lazy_array(OV_LOG_ENTRIES, sizeof *learn->log);
+    }
+    if (learn->memo == NULL) {
+        learn->memo = lazy_array(engine->arena.page_count, sizeof *learn->memo);
+    }
+    learn->head = learn->start = 1;
+    return learn->log != NULL && learn->memo != NULL;
+}
+
+void ov_learn_close(struct ov_engine *engine) {
+    struct ov_learn *learn = &engine->learn;
+    if (learn->log != NULL) {
+        munmap(learn->log, OV_LOG_ENTRIES * sizeof *learn->log);
+    }
+    if (learn->memo != NULL) {
+        munmap(learn->memo, engine->arena.page_count * sizeof *learn->memo);
+    }
+    ov_runs_free(&learn->runs);
+    memset(learn, 0, sizeof *learn);
+}
+
+void ov_learn_start(struct ov_engine *engine) {
+    struct ov_learn *learn = &engine->learn;
+    learn->start = learn->head;
+    learn->attempts = 0;
+    learn->visits_wanted = ov_opt.discovery_cycles;
+    learn->last_alloc = 0;
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        engine->allocs.item[i].visits = 0;
+    }
+}
+
+struct counting { struct ov_engine *engine; struct ov_kernel *kernel; };
+
+/* A slot that holds an address, of whatever memory we know, or none at all (an argument left out) is a pointer. */
+static void count_pointer(void *context, uint64_t word, uint32_t slot) {
+    const struct counting *counting = context;
+    if (slot < counting->kernel->slot_count &&
+        (word == 0 || ov_arena_has(word) || ov_others_hold(counting->engine, word))) {
+        atomic_fetch_add_explicit(&counting->kernel->hits[slot], 1, memory_order_relaxed);
+    }
+}
+
+void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches) {
+    struct ov_learn *learn = &engine->learn;
+    struct ov_kernel *kernel = launch->kernel;
+    uint32_t number = ++learn->launches;
+    for (unsigned i = 0; i < touches->count; i++) {
+        uint64_t address = touches->item[i].address;
+        if (ov_arena_slice(address) != (unsigned)engine->slice) {
+            continue;
+        }
+        uint32_t page = ov_arena_page(&engine->arena, address);
+        struct ov_alloc *alloc = ov_alloc_of(engine, page);
+        if (alloc == NULL) {
+            continue; /* stale */
+        }
+        uint32_t index = engine->arena.page[page].alloc;
+        if (index != learn->last_alloc && ((size_t)alloc->pages << OV_PAGE_SHIFT) >= ov_opt.min_unit_bytes) {
+            alloc->visits++;
+            learn->last_alloc = index;
+        }
+        if (kernel == NULL || ov_slot(kernel, touches->item[i].slot) != OV_SLOT_READER) {
+            alloc->dirty = true;
+        }
+        learn->log[learn->head++ % OV_LOG_ENTRIES] =
+            (struct ov_log_entry){address, kernel, touches->item[i].slot, alloc->ordinal, number};
+    }
+    if (kernel != NULL) {
+        atomic_fetch_add_explicit(&kernel->launches, 1, memory_order_relaxed);
+        ov_scan_words(kernel, launch, count_pointer, &(struct counting){engine, kernel});
+    }
+}
+
+/* Most of what is used at all was used often enough to show an order. */
+bool ov_learn_due(const struct ov_engine *engine) {
+    uint64_t used = 0, often = 0;
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        const struct ov_alloc *alloc = &engine->allocs.item[i];
+        if (alloc->ordinal != 0 && alloc->visits > 0) {
+            used += alloc->pages;
+            often += alloc->visits >= engine->learn.visits_wanted ? alloc->pages : 0;
+        }
+    }
+    return used > 0 && often * 2 >= used;
+}
+
+static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov_page_digest *digest) {
+    struct ov_memo *memo = &engine->learn.memo[page];
+    if (!memo->hashed || memcmp(&memo->hash, &digest->hash, sizeof memo->hash) != 0) {
+        memo->hash = digest->hash;
+        memo->hashed = true;
+        memo->since = engine->learn.head;
+    }
+}
+
+static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc) {
+    struct ov_page_digest digest[128];
+    CUresult result = CUDA_SUCCESS;
+    uint32_t end = alloc->first + alloc->pages;
+    uint32_t page = alloc->first;
+    while (page < end && result == CUDA_SUCCESS) {
+        uint32_t begin = page; /* of a stretch that is mapped and not in the ring: what is there is known to be unchanged */
+        while (page < end && page - begin < 128 && engine->arena.page[page].backing != OV_RING &&
+               engine->arena.page[page].backing != OV_NONE) {
+            page++;
+        }
+        if (page > begin) {
+            result = ov_inspect_pages(engine, ov_page_address(&engine->arena, begin), page - begin, digest);
+            for (uint32_t p = begin; p < page && result == CUDA_SUCCESS; p++) {
+                note_digest(engine, p, &digest[p - begin]);
+            }
+        } else {
+            page++;
+        }
+    }
+    alloc->dirty = result != CUDA_SUCCESS;
+    return result;
+}
+
+CUresult ov_learn_hash(struct ov_engine *engine) {
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < engine->allocs.count && result == CUDA_SUCCESS; i++) {
+        struct ov_alloc *alloc = &engine->allocs.item[i];
+        if (alloc->ordinal != 0 && alloc->dirty) {
+            result = hash_alloc(engine, alloc);
+        }
+    }
+    return result;
+}
+
+void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark) {
+    uint32_t page = ov_arena_page(&engine->arena, address);
+    const struct ov_alloc *alloc = ov_alloc_of(engine, page);
+    if (alloc == NULL || engine->learn.memo == NULL) {
+        return;
+    }
+    uint32_t first = alloc->first, pages = alloc->pages;
+    const struct ov_runs *runs = &engine->learn.runs;
+    for (uint32_t i = 0; i < runs->count; i++) {
+        if (address >= runs->item[i].begin && address < runs->item[i].end) {
+            first = runs->item[i].first;
+            pages = runs->item[i].pages;
+        }
+    }
+    for (uint32_t p = first; p < first + pages; p++) {
+        engine->learn.memo[p].marks |= (uint8_t)mark;
+    }
+}
+
+void ov_learn_forget(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+    if (engine->learn.memo != NULL) {
+        memset(&engine->learn.memo[first], 0, pages * sizeof *engine->learn.memo);
+    }
+}
+
+void ov_runs_free(struct ov_runs *runs) {
+    free(runs->item);
+    free(runs->cycle);
+    free(runs->group);
+    free(runs->group_unit);
+    memset(runs, 0, sizeof *runs);
+}
+
+void ov_runs_prune(struct ov_engine *engine) {
+    struct ov_runs *runs = &engine->learn.runs;
+    uint32_t *moved = calloc((size_t)runs->count + 1, sizeof *moved); /* 1 + new index, 0: gone */
+    if (moved == NULL) {
+        runs->count = 0;
+        runs->cycle_length = runs->group_count = 0;
+        return;
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < runs->count; i++) {
+        const struct ov_alloc *alloc = ov_alloc_of(engine, runs->item[i].first);
+        if (alloc != NULL && alloc->ordinal == runs->item[i].ordinal) {
+            runs->item[kept] = runs->item[i];
+            moved[i] = ++kept;
+        }
+    }
+    runs->count = kept;
+    size_t length = 0;
+    for (size_t i = 0; i < runs->cycle_length; i++) {
+        if (moved[runs->cycle[i]] != 0) {
+            runs->cycle[length++] = moved[runs->cycle[i]] - 1;
+        }
+    }
+    runs->cycle_length = ov_compress(runs->cycle, length);
+    for (size_t g = 0; g < runs->group_count; g++) {
+        struct ov_plan_group *group = &runs->group[g];
+        uint32_t *unit = &runs->group_unit[group->start];
+        uint32_t members = 0;
+        for (uint32_t i = 0; i < group->length; i++) {
+            if (moved[unit[i]] != 0) {
+                unit[members++] = moved[unit[i]] - 1;
+            }
+        }
+        group->length = members;
+    }
+    free(moved);
+}

@@ -1,0 +1,114 @@
+/*
+ * learn.h - discovery: which memory is weight, where one weight ends, in what order weights are used, who only reads.
+ *
+ * While an engine learns, every address that a launch passes is logged. At a quiet point, when most of what is touched was
+ * touched twice or more, the memory is hashed and the log is read:
+ *
+ *   stable   a page whose hash is what it was; `since` says from which place in the log on.
+ *   run      bytes between two trusted boundaries of an allocation. A boundary inside an allocation is trusted if copies
+ *            from the host ended (at most 4 KiB before) and began there, and launches passed exactly that address, again
+ *            and again, while all of it was stable. So what is only ever reached through a base pointer stays one run.
+ *            A run becomes a *unit* if it covers whole pages, all stable, and was touched directly.
+ *   reader   a (kernel, slot) pair all of whose logged touches lie in units, after they had become stable.
+ *   marks    why a run may not be streamed although it is a weight: enum ov_mark.
+ *
+ * Result: units, the sequence of their use (its period when it has one), and which units a launch uses together. It is
+ * kept until the next discovery and is what plans are made of.
+ *
+ * Guarded by the engine's lock; ov_learn_study needs an exclusive section.
+ */
+#ifndef OV_LEARN_H
+#define OV_LEARN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "inspect.h"
+#include "kernel.h"
+#include "plan.h"
+#include "scan.h"
+
+/* Bits; sticky for the life of an allocation unless stated. */
+enum ov_mark {
+    OV_MARK_HIDDEN = 1,     /* its address was found in memory: it can be reached without being a parameter */
+    OV_MARK_AMBIGUOUS = 2,  /* reached through a slot that holds an address in some launches only */
+    OV_MARK_GRAPH = 4,      /* touched inside a graph */
+    OV_MARK_COPIED = 8,     /* copied from or into again and again */
+    OV_MARK_WRITTEN = 16,   /* written by a launch after it had been streamed; cleared when found stable again, once */
+    OV_MARK_FOREIGN = 32,   /* touched from another context or device */
+    OV_MARK_CROWDED = 64,   /* its launches touch more units than can be held at once */
+};
+
+struct ov_memo {
+    struct ov_hash hash;
+    uint64_t since;         /* place in the log from which the hash was this; 0 if not hashed */
+    bool hashed;
+    uint8_t marks;
+    uint8_t strikes;        /* times it was taken out of the ring */
+};
+
+struct ov_log_entry {
+    uint64_t address;
+    struct ov_kernel *kernel;
+    uint32_t slot;
+    uint32_t ordinal;       /* of the allocation: addresses are used again */
+    uint32_t launch;
+};
+
+/* A unit, as discovered. */
+struct ov_run {
+    uint64_t begin, end;    /* addresses; end is exclusive */
+    uint32_t first, pages;  /* the whole pages inside */
+    uint32_t ordinal;       /* of its allocation */
+    uint8_t may;            /* set of tiers */
+    uint8_t marks;
+};
+
+struct ov_runs {
+    struct ov_run *item;    /* by address */
+    uint32_t count, room;
+    uint32_t *cycle;        /* indices of runs in order of use */
+    size_t cycle_length;
+    bool periodic;
+    struct ov_plan_group *group;
+    size_t group_count;
+    uint32_t *group_unit;
+};
+
+struct ov_learn {
+    struct ov_log_entry *log;   /* ring of OV_LOG_ENTRIES */
+    uint64_t head;              /* places count from 1 and never wrap */
+    uint64_t start;             /* first place of this discovery */
+    uint32_t launches;
+    uint32_t last_alloc;        /* of the last logged touch, for visits */
+    uint32_t visits_wanted;     /* before the next attempt */
+    unsigned attempts;          /* in this discovery */
+    struct ov_memo *memo;       /* per page of the arena, mapped lazily */
+    struct ov_runs runs;
+};
+
+#define OV_LOG_ENTRIES ((uint64_t)1 << 20)
+
+struct ov_engine;
+
+bool ov_learn_open(struct ov_engine *engine);
+void ov_learn_close(struct ov_engine *engine);
+/* Begins to log. What is known of pages stays. */
+void ov_learn_start(struct ov_engine *engine);
+void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches);
+/* Whether a study is worth its cost now. */
+bool ov_learn_due(const struct ov_engine *engine);
+/* Hashes what may have changed. */
+CUresult ov_learn_hash(struct ov_engine *engine);
+/* Hashes, then forms engine->learn.runs anew. False: no clear picture yet, the old runs stay. */
+bool ov_learn_study(struct ov_engine *engine);
+/* Marks all pages of the run, or allocation, around an address. */
+void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark);
+/* Forgets what is known of pages: they were freed. */
+void ov_learn_forget(struct ov_engine *engine, uint32_t first, uint32_t pages);
+void ov_runs_free(struct ov_runs *runs);
+/* Drops runs whose allocations are gone. */
+void ov_runs_prune(struct ov_engine *engine);
+
+#endif

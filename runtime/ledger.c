@@ -1,0 +1,68 @@
+#include "ledger.h"
+
+/* The driver serves small requests from blocks of this size, and these are what memory it takes. */
+#define SMALL_BLOCK ((size_t)2 << 20)
+
+size_t ov_ledger_held(const struct ov_ledger *ledger) {
+    size_t sum = 0;
+    for (int i = 0; i < OV_PURPOSES; i++) {
+        sum += ledger->held_bytes[i];
+    }
+    return sum;
+}
+
+size_t ov_ledger_left(const struct ov_ledger *ledger) {
+    size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes;
+    return held < ledger->budget_bytes ? ledger->budget_bytes - held : 0;
+}
+
+void ov_ledger_add(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes) {
+    ledger->held_bytes[purpose] += bytes;
+    size_t held = ov_ledger_held(ledger);
+    if (held > ledger->peak_bytes) {
+        ledger->peak_bytes = held;
+    }
+}
+
+bool ov_ledger_take(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes) {
+    if (purpose == OV_FOR_SCRATCH) {
+        ledger->set_aside_bytes = 0;
+    }
+    if (bytes > ov_ledger_left(ledger)) {
+        return false;
+    }
+    ov_ledger_add(ledger, purpose, bytes);
+    return true;
+}
+
+void ov_ledger_give(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes) {
+    ledger->held_bytes[purpose] -= bytes;
+}
+
+/* Blocks fill up unevenly: one more than the sum needs. */
+static size_t small_held(size_t small_bytes) {
+    return small_bytes == 0 ? 0 : ((small_bytes + SMALL_BLOCK - 1) / SMALL_BLOCK + 1) * SMALL_BLOCK;
+}
+
+bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes) {
+    return small_held(ledger->small_bytes + bytes) - ledger->held_bytes[OV_FOR_SMALL] <= ov_ledger_left(ledger);
+}
+
+void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes) {
+    ledger->small_bytes += add_bytes - remove_bytes;
+    ledger->held_bytes[OV_FOR_SMALL] = 0;
+    ov_ledger_add(ledger, OV_FOR_SMALL, small_held(ledger->small_bytes));
+}
+
+bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes) {
+    if (bytes > ledger->host_limit_bytes || ledger->host_bytes > ledger->host_limit_bytes - bytes) {
+        return false;
+    }
+    ledger->host_bytes += bytes;
+    if (ledger->host_bytes > ledger->host_peak_bytes) {
+        ledger->host_peak_bytes = ledger->host_bytes;
+    }
+    return true;
+}
+
+void ov_ledger_give_host(struct ov_ledger *ledger, size_t bytes) { ledger->host_bytes -= bytes; }

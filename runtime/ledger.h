@@ -1,0 +1,43 @@
+/*
+ * ledger.h - bytes of device and host memory that are held because of the program, against the limits.
+ *
+ * One ledger per device. Every byte of device memory passes through here before it is asked of the driver, so that the
+ * sum never exceeds the budget, not even for a moment: device memory behind arena pages, the ring, our scratch, the
+ * program's small allocations (rounded to the driver's 2 MiB blocks), its pools, and its own physical handles.
+ *
+ * Fields are guarded by the engine's lock, except that foreign memory, which the program takes without asking us, is
+ * added after the fact and may push the sum above the budget; `over` then says by how much weights must give way.
+ */
+#ifndef OV_LEDGER_H
+#define OV_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum ov_purpose { OV_FOR_PAGES, OV_FOR_RING, OV_FOR_SCRATCH, OV_FOR_SMALL, OV_FOR_FOREIGN, OV_PURPOSES };
+
+struct ov_ledger {
+    size_t budget_bytes;
+    size_t held_bytes[OV_PURPOSES]; /* device memory */
+    size_t set_aside_bytes;         /* of the budget, for scratch that is not taken yet */
+    size_t small_bytes;             /* requested by small allocations; held_bytes[OV_FOR_SMALL] follows from it */
+    size_t peak_bytes;              /* largest sum of held_bytes */
+    size_t host_limit_bytes, host_bytes, host_peak_bytes;
+    size_t program_bytes;           /* what the program has allocated, wherever it is */
+};
+
+size_t ov_ledger_held(const struct ov_ledger *ledger);
+/* Bytes of the budget that nobody holds; 0 when it is exceeded. */
+size_t ov_ledger_left(const struct ov_ledger *ledger);
+/* Takes device bytes if they fit the budget. */
+bool ov_ledger_take(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes);
+void ov_ledger_give(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes);
+/* Counts bytes that are held already, whether they fit or not. */
+void ov_ledger_add(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes);
+/* Small allocations: whether `bytes` more fit; and counting them. */
+bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes);
+void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes);
+bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes);
+void ov_ledger_give_host(struct ov_ledger *ledger, size_t bytes);
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * Quiet points: moments at which the program has waited for the device anyway. There, and only there, memory is hashed,
+ * the log is studied, plans are made and changed.
+ */
+#include <time.h>
+
+#include "convert.h"
+#include "engine.h"
+#include "log.h"
+#include "runtime.h"
+
+/* Share of the program's time that may go into hashing memory for the first time while it loads. */
+#define HASH_SHARE 10u
+
+static uint64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Something was filled and never hashed: a first look now is what makes a later one tell whether it changed. */
+static bool has_unseen(const struct ov_engine *engine) {
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        const struct ov_alloc *alloc = &engine->allocs.item[i];
+        if (alloc->ordinal != 0 && alloc->dirty && !engine->learn.memo[alloc->first].hashed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum work { NOTHING, LOOK, STUDY };
+
+static enum work due(const struct ov_engine *engine) {
+    if (!engine->armed || !engine->inspect.ready || engine->watches > 0) {
+        return NOTHING;
+    }
+    if (engine->learning && ov_learn_due(engine)) {
+        return STUDY;
+    }
+    bool affordable = now_ns() - engine->looked_at_ns >= HASH_SHARE * engine->look_took_ns;
+    return engine->learning && affordable && has_unseen(engine) ? LOOK : NOTHING;
+}
+
+static void study(struct ov_engine *engine) {
+    if (ov_learn_study(engine) && ov_plan_and_convert(engine, 0)) {
+        engine->learning = false;
+        atomic_store(&engine->learning_now, false);
+        engine->replan_soon = false;
+    }
+}
+
+static void attend(struct ov_engine *engine) {
+    struct ov_exclusive section;
+    pthread_mutex_lock(&engine->lock);
+    enum work work = due(engine);
+    bool replan = engine->replan_soon && atomic_load(&engine->planned);
+    pthread_mutex_unlock(&engine->lock);
+    if (work == NOTHING && !replan) {
+        return;
+    }
+    uint64_t begin = now_ns();
+    ov_exclusive_begin(engine, &section);
+    if (work == STUDY) {
+        study(engine);
+    } else if (work == LOOK) {
+        (void)ov_learn_hash(engine);
+    }
+    if (replan && engine->replan_soon && engine->watches == 0) {
+        engine->replan_soon = false;
+        /* What was resident may have changed since: only what is still what it was stays a unit. */
+        (void)ov_plan_and_convert(engine, 0);
+    }
+    atomic_store(&engine->overdue, 0);
+    engine->looked_at_ns = now_ns();
+    engine->look_took_ns = engine->looked_at_ns - begin;
+    ov_exclusive_end(engine, &section);
+}
+
+void ov_quiet_point(void) {
+    if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED || atomic_load(&ov_captures) != 0 ||
+        ov_self.gate_depth != 0) {
+        return;
+    }
+    struct ov_engine *engine = ov_engine_here();
+    if (engine != NULL && engine->armed) {
+        attend(engine);
+    }
+}

@@ -1,0 +1,413 @@
+#include "ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "log.h"
+
+static _Atomic uint64_t thread_numbers;
+static _Thread_local uint64_t thread_number;
+
+CUresult ov_ring_open(struct ov_engine *engine) {
+    if (engine->ring.side != NULL) {
+        return CUDA_SUCCESS;
+    }
+    int least = 0, greatest = 0;
+    (void)ov_cu->cuCtxGetStreamPriorityRange(&least, &greatest);
+    return ov_cu->cuStreamCreateWithPriority(&engine->ring.side, CU_STREAM_NON_BLOCKING, greatest);
+}
+
+CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages) {
+    struct ov_ring *ring = &engine->ring;
+    if (pages == ring->pages) {
+        return CUDA_SUCCESS;
+    }
+    if (ring->pages > 0) {
+        ov_disown_device(&engine->arena, OV_FOR_RING, ring->pages, ring->handle, ring->window);
+        free(ring->handle);
+        free(ring->owner);
+        ring->handle = NULL;
+        ring->owner = NULL;
+        ring->pages = 0;
+    }
+    if (pages == 0) {
+        return CUDA_SUCCESS;
+    }
+    ring->handle = calloc(pages, sizeof *ring->handle);
+    ring->owner = calloc(pages, sizeof *ring->owner);
+    CUresult result = ring->handle != NULL && ring->owner != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        result = ov_own_device(&engine->arena, OV_FOR_RING, pages, ring->handle, &ring->window);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(ring->handle);
+        free(ring->owner);
+        ring->handle = NULL;
+        ring->owner = NULL;
+        return result;
+    }
+    ring->pages = pages;
+    return CUDA_SUCCESS;
+}
+
+static unsigned event_flags(void) { return ov_opt.summary ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING; }
+
+CUresult ov_ring_provide(struct ov_engine *engine) {
+    struct ov_ring *ring = &engine->ring;
+    size_t wanted = (size_t)ring->unit_count * (ov_opt.summary ? 4 : 2) + 64;
+    if (wanted > ring->spare_room) {
+        CUevent *spare = realloc(ring->spare, wanted * sizeof *spare);
+        if (spare == NULL) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        ring->spare = spare;
+        ring->spare_room = wanted;
+    }
+    CUresult result = CUDA_SUCCESS;
+    while (ring->spare_count < wanted && result == CUDA_SUCCESS) {
+        result = ov_cu->cuEventCreate(&ring->spare[ring->spare_count], event_flags());
+        ring->spare_count += result == CUDA_SUCCESS;
+    }
+    return result;
+}
+
+/* From the pool; only a program with many streams gets to ask the driver. */
+static CUresult take_event(struct ov_ring *ring, CUevent *event) {
+    if (*event != NULL) {
+        return CUDA_SUCCESS;
+    }
+    if (ring->spare_count > 0) {
+        *event = ring->spare[--ring->spare_count];
+        return CUDA_SUCCESS;
+    }
+    return ov_cu->cuEventCreate(event, event_flags());
+}
+
+/* ---- streams ---- */
+
+static struct ov_lane *lane_of(struct ov_ring *ring, CUstream stream) {
+    uint64_t thread = 0;
+    if (stream == CU_STREAM_PER_THREAD) {
+        if (thread_number == 0) {
+            thread_number = atomic_fetch_add(&thread_numbers, 1) + 1;
+        }
+        thread = thread_number;
+    }
+    uint64_t key = (uint64_t)(uintptr_t)stream ^ thread << 48;
+    uint32_t home = (uint32_t)(key * 0x9E3779B97F4A7C15ull >> 58), victim = home;
+    for (uint32_t i = 0; i < OV_LANES; i++) {
+        struct ov_lane *lane = &ring->lane[(home + i) % OV_LANES];
+        if (lane->stream == stream && lane->thread == thread) {
+            return lane;
+        }
+        if (lane->stream == NULL) {
+            victim = (home + i) % OV_LANES;
+            break;
+        }
+    }
+    /* New, or the table is full: then an old stream is forgotten, which only makes it wait again. */
+    ring->lane[victim] = (struct ov_lane){.stream = stream, .thread = thread, .id = ++ring->last_lane};
+    return &ring->lane[victim];
+}
+
+void ov_ring_forget_stream(struct ov_engine *engine, CUstream stream) {
+    /* The entry is kept, so that others are found behind it, but its handle may come back as another stream. */
+    for (uint32_t i = 0; i < OV_LANES; i++) {
+        if (engine->ring.lane[i].stream == stream) {
+            engine->ring.lane[i].seen = 0;
+            engine->ring.lane[i].id = ++engine->ring.last_lane;
+        }
+    }
+}
+
+/* ---- copies ---- */
+
+/* What the finished copy took, and how long a stream waited for it; asked when the unit is about to be loaded again. */
+static void account_times(struct ov_ring *ring, struct ov_unit *unit) {
+    float copy_ms = 0, stall_ms = 0;
+    if (unit->load == 0 || unit->started == NULL) {
+        return;
+    }
+    if (ov_cu->cuEventElapsedTime(&copy_ms, unit->started, unit->ready) == CUDA_SUCCESS) {
+        ring->counts.copy_ns += (uint64_t)(copy_ms * 1e6f);
+        ring->counts.copied_bytes += unit->bytes;
+    }
+    if (unit->timed && ov_cu->cuEventElapsedTime(&stall_ms, unit->asked, unit->ready) == CUDA_SUCCESS && stall_ms > 0) {
+        ring->counts.stall_ns += (uint64_t)(stall_ms * 1e6f);
+    }
+    unit->timed = false;
+}
+
+static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner) {
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < owner->reader_count && result == CUDA_SUCCESS; i++) {
+        result = ov_cu->cuStreamWaitEvent(ring->side, owner->reader[i].event, 0);
+    }
+    owner->reader_count = 0;
+    return result;
+}
+
+static CUresult load(struct ov_engine *engine, uint32_t index) {
+    struct ov_ring *ring = &engine->ring;
+    struct ov_unit *unit = &ring->unit[index];
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages && result == CUDA_SUCCESS; p++) {
+        if (ring->owner[p] != 0) {
+            struct ov_unit *owner = &ring->unit[ring->owner[p] - 1];
+            result = wait_for_readers(ring, owner);
+            owner->loaded = false;
+        }
+        ring->owner[p] = index + 1;
+    }
+    if (ov_opt.summary && result == CUDA_SUCCESS) {
+        account_times(ring, unit);
+        result = take_event(ring, &unit->started);
+        if (result == CUDA_SUCCESS) {
+            result = ov_cu->cuEventRecord(unit->started, ring->side);
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        result = take_event(ring, &unit->ready);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = ov_cu->cuMemcpyAsync(ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT),
+                                      ov_mirror_address(&engine->arena, unit->first), unit->bytes, ring->side);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = ov_cu->cuEventRecord(unit->ready, ring->side);
+    }
+    unit->loaded = result == CUDA_SUCCESS;
+    unit->load = ++ring->loads;
+    ring->counts.copies++;
+    return result;
+}
+
+/* ---- the window ---- */
+
+static void drop_window(struct ov_ring *ring) {
+    while (ring->ahead_count > 0) {
+        ring->unit[ring->ahead[ring->ahead_first]].pending--;
+        ring->ahead_first = (ring->ahead_first + 1) % OV_WINDOW;
+        ring->ahead_count--;
+    }
+}
+
+/* Moves the trace on. The newest unit counts as pending until another is touched. */
+static void step(struct ov_ring *ring, uint32_t index) {
+    enum ov_trace_step kind = ov_trace_touch(&ring->trace, index);
+    if (kind == OV_TRACE_SAME) {
+        return;
+    }
+    bool expected = kind == OV_TRACE_EXPECTED && ring->ahead_count > 0 && ring->ahead[ring->ahead_first] == index;
+    if (expected) {
+        ring->ahead_first = (ring->ahead_first + 1) % OV_WINDOW;
+        ring->ahead_count--; /* its pending touch is now that of being the newest */
+    } else {
+        drop_window(ring);
+        ring->unit[index].pending++;
+    }
+    if (ring->newest != 0) {
+        ring->unit[ring->newest - 1].pending--;
+    }
+    ring->newest = index + 1;
+}
+
+static bool may_overwrite(const struct ov_ring *ring, const struct ov_unit *unit, uint32_t index) {
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
+        if (ring->owner[p] != 0 && ring->owner[p] != index + 1) {
+            const struct ov_unit *owner = &ring->unit[ring->owner[p] - 1];
+            if (owner->pending > 0 || atomic_load_explicit(&owner->holds, memory_order_acquire) > 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void prefetch(struct ov_engine *engine) {
+    struct ov_ring *ring = &engine->ring;
+    /* More than all units ahead would only repeat what is there. */
+    while (ring->ahead_count < OV_WINDOW - 1 && ring->ahead_count < ring->unit_count) {
+        uint32_t index = ov_trace_peek(&ring->trace, ring->ahead_count + 1);
+        if (index == OV_TRACE_NONE) {
+            return;
+        }
+        struct ov_unit *unit = &ring->unit[index];
+        if (unit->tier == OV_TIER_STREAMED && !unit->loaded) {
+            if (!may_overwrite(ring, unit, index) || load(engine, index) != CUDA_SUCCESS) {
+                return;
+            }
+        }
+        unit->pending++;
+        ring->ahead[(ring->ahead_first + ring->ahead_count++) % OV_WINDOW] = index;
+    }
+}
+
+void ov_ring_warm(struct ov_engine *engine) { prefetch(engine); }
+
+/* ---- launches ---- */
+
+static bool held_by_others(const struct ov_ring *ring, const struct ov_unit *unit, uint32_t index) {
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
+        if (ring->owner[p] != 0 && ring->owner[p] != index + 1 &&
+            atomic_load_explicit(&ring->unit[ring->owner[p] - 1].holds, memory_order_acquire) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool overlap(const struct ov_unit *a, const struct ov_unit *b) {
+    return a->ring_page < b->ring_page + b->pages && b->ring_page < a->ring_page + a->pages;
+}
+
+static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstream stream, struct ov_lane *lane) {
+    if (lane->seen >= unit->load) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = CUDA_SUCCESS;
+    if (ov_opt.summary && !unit->timed && take_event(ring, &unit->asked) == CUDA_SUCCESS) {
+        unit->timed = ov_cu->cuEventRecord(unit->asked, stream) == CUDA_SUCCESS;
+    }
+    result = ov_cu->cuStreamWaitEvent(stream, unit->ready, 0);
+    if (result == CUDA_SUCCESS) {
+        lane->seen = unit->load;
+        ring->counts.waits++;
+    }
+    return result;
+}
+
+enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch) {
+    struct ov_ring *ring = &engine->ring;
+    for (unsigned i = 0; i < launch->units; i++) {
+        for (unsigned j = 0; j < i; j++) {
+            if (overlap(&ring->unit[launch->unit[i]], &ring->unit[launch->unit[j]])) {
+                return OV_CONFLICT;
+            }
+        }
+        const struct ov_unit *unit = &ring->unit[launch->unit[i]];
+        if (!unit->loaded && held_by_others(ring, unit, launch->unit[i])) {
+            return OV_BUSY;
+        }
+    }
+    struct ov_lane *lane = lane_of(ring, launch->stream);
+    for (unsigned i = 0; i < launch->units; i++) {
+        step(ring, launch->unit[i]);
+        if (!ring->unit[launch->unit[i]].loaded) {
+            ring->counts.misses++;
+            if (load(engine, launch->unit[i]) != CUDA_SUCCESS) {
+                return OV_REFUSED;
+            }
+        }
+    }
+    for (unsigned i = 0; i < launch->units; i++) {
+        if (make_visible(ring, &ring->unit[launch->unit[i]], launch->stream, lane) != CUDA_SUCCESS) {
+            return OV_REFUSED;
+        }
+    }
+    for (unsigned i = 0; i < launch->units; i++) {
+        atomic_fetch_add_explicit(&ring->unit[launch->unit[i]].holds, 1, memory_order_relaxed);
+    }
+    return OV_ACQUIRED;
+}
+
+/* Remembers that the stream reads the unit up to this point. */
+static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t lane, CUstream stream) {
+    uint32_t i = 0;
+    while (i < unit->reader_count && unit->reader[i].lane != lane) {
+        i++;
+    }
+    if (i == OV_READERS) {
+        /* Too many streams to remember: all further copies wait for this one. */
+        CUevent *event = &unit->reader[0].event;
+        CUresult result = ov_cu->cuStreamWaitEvent(ring->side, *event, 0);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+        i = 0;
+    }
+    CUresult result = take_event(ring, &unit->reader[i].event);
+    if (result == CUDA_SUCCESS) {
+        result = ov_cu->cuEventRecord(unit->reader[i].event, stream);
+    }
+    if (result == CUDA_SUCCESS) {
+        unit->reader[i].lane = lane;
+        unit->reader_count = unit->reader_count > i + 1 ? unit->reader_count : i + 1;
+    }
+    return result;
+}
+
+void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch) {
+    struct ov_ring *ring = &engine->ring;
+    struct ov_lane *lane = lane_of(ring, launch->stream);
+    for (unsigned i = 0; i < launch->units; i++) {
+        struct ov_unit *unit = &ring->unit[launch->unit[i]];
+        if (note_reader(ring, unit, lane->id, launch->stream) != CUDA_SUCCESS) {
+            ov_log_once(OV_LOG_ERROR, "an event could not be recorded: the device is waited for instead");
+            (void)ov_cu->cuStreamSynchronize(launch->stream);
+        }
+        atomic_fetch_sub_explicit(&unit->holds, 1, memory_order_release);
+    }
+    prefetch(engine);
+}
+
+/* ---- leaving ---- */
+
+CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit) {
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < unit->reader_count && result == CUDA_SUCCESS; i++) {
+        result = ov_cu->cuEventSynchronize(unit->reader[i].event);
+    }
+    if (result == CUDA_SUCCESS && unit->load != 0) {
+        result = ov_cu->cuStreamSynchronize(engine->ring.side);
+    }
+    return result;
+}
+
+static void set_edges(struct ov_ring *ring, const struct ov_unit *unit, uint32_t value) {
+    for (uint32_t i = 0; i < ring->edge_count; i++) {
+        if (ring->edge[i].begin >= unit->begin && ring->edge[i].end <= unit->end) {
+            atomic_store_explicit(&ring->edge[i].unit, value, memory_order_relaxed);
+        }
+    }
+}
+
+void ov_ring_add(struct ov_engine *engine, uint32_t index) {
+    struct ov_ring *ring = &engine->ring;
+    struct ov_unit *unit = &ring->unit[index];
+    for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
+        atomic_store_explicit(&engine->arena.unit[p], index + 1, memory_order_relaxed);
+    }
+    set_edges(ring, unit, index + 1);
+    unit->tier = OV_TIER_STREAMED;
+    unit->loaded = false;
+    ring->streamed_count++;
+}
+
+void ov_ring_remove(struct ov_engine *engine, uint32_t index) {
+    struct ov_ring *ring = &engine->ring;
+    struct ov_unit *unit = &ring->unit[index];
+    for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
+        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+    }
+    set_edges(ring, unit, 0);
+    for (uint32_t p = 0; p < ring->pages; p++) {
+        if (ring->owner[p] == index + 1) {
+            ring->owner[p] = 0;
+        }
+    }
+    unit->loaded = false;
+    unit->reader_count = 0;
+    ring->streamed_count--;
+}
+
+void ov_ring_close(struct ov_engine *engine) {
+    struct ov_ring *ring = &engine->ring;
+    (void)ov_ring_resize(engine, 0);
+    ov_trace_destroy(&ring->trace);
+    free(ring->unit);
+    free(ring->edge);
+    free(ring->spare);
+    memset(ring, 0, sizeof *ring);
+}

@@ -1,0 +1,132 @@
+/*
+ * runtime.h - everything the shim tells the engine, and nothing else. shim/ includes only this and thread.h, driver.h.
+ *
+ * The house
+ *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
+ *   ledger.h     bytes of device and host memory held, by whom; the budget
+ *   alloc.h      what the program asked for; small and foreign allocations too
+ *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
+ *   image.h      parameter layouts from code images, for drivers that cannot tell
+ *   scan.h       launch parameters -> addresses inside the arena
+ *   learn.h      discovery: the log of touches, what stayed unchanged, runs with trusted boundaries, who only reads
+ *   watch.h      launches of kernels not known well enough: compared before and after
+ *   inspect.h    hashing and address search on the device
+ *   trace.h      the sequence of touches and what comes next (pure: no CUDA)
+ *   plan.h       tier and ring place of every unit (pure: no CUDA)
+ *   convert.h    bringing a plan about at a quiet point; taking single units out of it
+ *   ring.h       steady state: units in the ring, copies, events, misses
+ *   launch.c, copy.c, graph.c, quiet.c, runtime.c    the functions below
+ *   engine.h     one per device: owns all of the above, phases, lock
+ *   gate.h       lets one thread stop all launches for a moment
+ *   options.h, log.h    what the user sets, what the user is told
+ *
+ * Contract of the hooks
+ *   - A wrapper first asks ov_bypass() (thread.h); if true it calls the real function and nothing here.
+ *   - "begin" functions are called before the real function, "end" after it, always in pairs, on the same thread, with
+ *     the same object, which lives on the wrapper's stack. Between them the wrapper makes exactly one driver call.
+ *   - Functions named ov_mem_* replace the real call: they call the driver themselves and return what the program gets.
+ *   - Streams are given in canonical form: a NULL stream of a `_ptsz`/`_ptds` entry is CU_STREAM_PER_THREAD, of any other
+ *     entry CU_STREAM_LEGACY. Blocking copies name the stream their ABI implies.
+ *   - Out-parameters are written on success only. Error codes are the driver's.
+ *   - All functions are thread-safe and may be called on threads without a current context.
+ */
+#ifndef OV_RUNTIME_H
+#define OV_RUNTIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver.h"
+#include "thread.h"
+
+/* Life. attach: called once by the resolver, when the driver's table is complete; reads the options; sets ov_state. When
+ * `missing` is not NULL a required function was not found (its name): the engine logs it once and stays inert. */
+void ov_runtime_attach(const struct ov_driver *driver, const char *missing);
+/* In the child of a fork: pass through for ever. Async-signal-safe. */
+void ov_runtime_forked(void);
+/* At exit or unload, from a destructor: prints the summary if asked. Makes no CUDA call. */
+void ov_runtime_exit(void);
+
+/* Memory (alloc.c). */
+CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes);
+CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes);
+CUresult ov_mem_free(CUdeviceptr address);
+/* cuMemFreeAsync: returns true when the address is ours and was dealt with (*result is then the answer). */
+bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
+CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes);
+CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
+CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
+CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);
+
+/* Device memory that the program holds and that is not ours to place: told after success, so that it is counted against
+ * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */
+void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
+void ov_foreign_removed(CUdeviceptr address);
+/* Physical handles of the program's own (cuMemCreate .. cuMemRelease): counted against the budget. */
+void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop);
+void ov_handle_removed(CUmemGenericAllocationHandle handle);
+
+/* Copies and fills. A span is a range of addresses, device or host; rows > 1 is a pitched block. */
+struct ov_span {
+    CUdeviceptr address;    /* 0: no device side (arrays), nothing to do */
+    size_t bytes;           /* of one row */
+    size_t rows, pitch_bytes;
+};
+struct ov_copy {
+    struct ov_span dst, src;    /* src.address 0 for fills */
+    const void *host_source;    /* payload when the source is host memory, else NULL */
+    CUstream stream;            /* canonical */
+    bool gated;                 /* private to the engine: end has to leave the gate */
+};
+void ov_copy_begin(struct ov_copy *copy);
+void ov_copy_end(struct ov_copy *copy, CUresult result);
+
+#define OV_LAUNCH_UNITS 32
+
+struct ov_engine;
+struct ov_kernel;
+struct ov_watch;
+
+/* Launches. `extra` as in cuLaunchKernel; cooperative and Ex forms come here too. begin: CUDA_SUCCESS, or an error that
+ * the wrapper returns without launching (end is then not called). */
+struct ov_launch {
+    CUfunction function;        /* may be a CUkernel */
+    CUstream stream;            /* canonical */
+    void **params, **extra;
+    bool opaque;                /* parameters cannot be seen (legacy cuParamSet launches) */
+    bool programmatic;          /* may start before its predecessor ends (programmatic stream serialization attribute) */
+    /* Private to the engine; filled by begin. A launch that touches more units than fit here gets none of them streamed. */
+    struct ov_engine *engine;   /* NULL: end has nothing to do but leave the gate */
+    struct ov_kernel *kernel;
+    struct ov_watch *watch;     /* what is compared after the launch (watch.h), mostly NULL */
+    unsigned units;
+    uint32_t unit[OV_LAUNCH_UNITS]; /* held in the ring until end */
+};
+CUresult ov_launch_begin(struct ov_launch *launch);
+void ov_launch_end(struct ov_launch *launch, CUresult result);
+
+/* Kernels, modules. image may be NULL (loaded from a file by name). *_unloading: before the real call. */
+void ov_module_loaded(CUmodule module, const void *image);
+void ov_library_loaded(CUlibrary library, const void *image);
+void ov_function_found(CUfunction function, CUmodule module, const char *name);
+void ov_kernel_found(CUkernel kernel, CUlibrary library, const char *name);
+void ov_module_unloading(CUmodule module);
+void ov_library_unloading(CUlibrary library);
+
+/* Streams, contexts, quiet points. */
+void ov_stream_closing(CUstream stream);                        /* before cuStreamDestroy */
+void ov_context_closing(CUcontext context, CUdevice device);    /* before destroy/reset; context NULL: the device's primary */
+void ov_peer_enabled(CUcontext peer);                           /* after cuCtxEnablePeerAccess succeeded */
+void ov_quiet_point(void);  /* after a call in which the program waited for the GPU: sync functions, blocking D2H copies */
+
+/* Captures and graphs. */
+void ov_capture_began(CUstream stream);                         /* after success */
+void ov_capture_ended(CUstream stream);                         /* after cuStreamEndCapture, whatever its result */
+void ov_graph_instantiating(CUgraph graph);                     /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
+void ov_graph_launching(CUgraphExec exec, CUstream stream);     /* before cuGraphLaunch */
+void ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params);       /* before cuGraphExecKernelNodeSetParams (v2) */
+void ov_graph_copy_params(const struct ov_copy *copy);          /* before cuGraphExecMemcpy/MemsetNodeSetParams */
+void ov_graph_opaque(const char *what);                         /* a graph form we cannot look into: nothing is streamed any more */
+
+#endif

@@ -1,0 +1,456 @@
+/* The reading of the log: see learn.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "learn.h"
+#include "log.h"
+#include "trace.h"
+
+/* Kernels may read this far past the end of a tensor, so packers leave gaps of up to this size. */
+#define GAP_BYTES 4096u
+/* Studies without a period before a plan is made all the same. */
+#define PATIENCE 3u
+/* Times a unit may be taken out of the ring before it stays out. */
+#define STRIKES 3u
+/* An aperiodic program's "cycle" is this much of the end of the log. */
+#define APERIODIC_TOUCHES 8192u
+
+struct study {
+    struct ov_engine *engine;
+    struct ov_runs runs;
+    struct ov_log_entry *entry;     /* the log of this discovery, in order; stale entries left out */
+    size_t count;
+    uint64_t *place;                /* of each entry in the log */
+    uint32_t *run;                  /* of each entry: 1 + index, 0: none */
+    struct { uint64_t address; uint32_t times; } *exact;    /* addresses touched while their memory was stable, ascending */
+    size_t exact_count;
+};
+
+/* ---- reading the log ---- */
+
+static bool load_log(struct study *study) {
+    const struct ov_learn *learn = &study->engine->learn;
+    uint64_t from = learn->start;
+    if (learn->head > OV_LOG_ENTRIES && from < learn->head - OV_LOG_ENTRIES) {
+        from = learn->head - OV_LOG_ENTRIES;
+    }
+    size_t room = (size_t)(learn->head - from) + 1;
+    study->entry = calloc(room, sizeof *study->entry);
+    study->place = calloc(room, sizeof *study->place);
+    study->run = calloc(room, sizeof *study->run);
+    if (study->entry == NULL || study->place == NULL || study->run == NULL) {
+        return false;
+    }
+    for (uint64_t at = from; at < learn->head; at++) {
+        const struct ov_log_entry *entry = &learn->log[at % OV_LOG_ENTRIES];
+        const struct ov_alloc *alloc = ov_alloc_of(study->engine, ov_arena_page(&study->engine->arena, entry->address));
+        if (alloc != NULL && alloc->ordinal == entry->ordinal) {
+            study->entry[study->count] = *entry;
+            study->place[study->count++] = at;
+        }
+    }
+    return true;
+}
+
+static int compare_addresses(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static bool count_addresses(struct study *study) {
+    uint64_t *all = calloc(study->count + 1, sizeof *all);
+    study->exact = calloc(study->count + 1, sizeof *study->exact);
+    if (all == NULL || study->exact == NULL) {
+        free(all);
+        return false;
+    }
+    /* Only what was touched while it was what it is now: how a buffer was filled says nothing about its use. */
+    size_t settled = 0;
+    for (size_t i = 0; i < study->count; i++) {
+        const struct ov_engine *engine = study->engine;
+        const struct ov_memo *memo = &engine->learn.memo[ov_arena_page(&engine->arena, study->entry[i].address)];
+        if (memo->hashed && study->place[i] >= memo->since) {
+            all[settled++] = study->entry[i].address;
+        }
+    }
+    qsort(all, settled, sizeof *all, compare_addresses);
+    for (size_t i = 0; i < settled; i++) {
+        if (study->exact_count > 0 && study->exact[study->exact_count - 1].address == all[i]) {
+            study->exact[study->exact_count - 1].times++;
+        } else {
+            study->exact[study->exact_count].address = all[i];
+            study->exact[study->exact_count++].times = 1;
+        }
+    }
+    free(all);
+    return true;
+}
+
+/* Index of the first touched address >= address. */
+static size_t exact_from(const struct study *study, uint64_t address) {
+    size_t low = 0, high = study->exact_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (study->exact[middle].address < address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static uint32_t times_touched(const struct study *study, uint64_t address) {
+    size_t i = exact_from(study, address);
+    return i < study->exact_count && study->exact[i].address == address ? study->exact[i].times : 0;
+}
+
+static bool touched_inside(const struct study *study, uint64_t begin, uint64_t end) {
+    size_t i = exact_from(study, begin);
+    return i < study->exact_count && study->exact[i].address < end;
+}
+
+/* ---- runs ---- */
+
+/* Edges are (offset, began) pairs, ascending. */
+static bool boundary_trusted(const struct study *study, const struct ov_alloc *alloc, uint32_t edge) {
+    if ((alloc->edge[edge] & 1) == 0) {
+        return false;
+    }
+    uint64_t offset = alloc->edge[edge] / 2;
+    bool ended = false;
+    for (uint32_t i = edge; i > 0 && !ended; i--) {
+        uint64_t earlier = alloc->edge[i - 1];
+        if (earlier / 2 + GAP_BYTES <= offset) {
+            break;
+        }
+        ended = (earlier & 1) == 0;
+    }
+    return ended && times_touched(study, ov_page_address(&study->engine->arena, alloc->first) + offset) >=
+                        (ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2);
+}
+
+static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end) {
+    const struct ov_engine *engine = study->engine;
+    uint64_t base = ov_page_address(&engine->arena, alloc->first);
+    uint64_t limit = base + ((uint64_t)alloc->pages << OV_PAGE_SHIFT);
+    uint64_t page_mask = OV_PAGE_BYTES - 1;
+    uint64_t from = (begin + page_mask) & ~page_mask, to = end & ~page_mask;
+    if (end == base + alloc->bytes) {
+        end = to = limit; /* what is left of the last page is nobody's */
+    }
+    if (from >= to || !touched_inside(study, begin, end)) {
+        return true;
+    }
+    struct ov_run run = {.begin = begin, .end = end, .first = ov_arena_page(&engine->arena, from),
+                         .pages = (uint32_t)((to - from) >> OV_PAGE_SHIFT), .ordinal = alloc->ordinal};
+    if (((size_t)run.pages << OV_PAGE_SHIFT) < ov_opt.min_unit_bytes) {
+        return true;
+    }
+    for (uint32_t p = run.first; p < run.first + run.pages; p++) {
+        const struct ov_memo *memo = &engine->learn.memo[p];
+        if (!memo->hashed || (engine->arena.page[p].backing != OV_RING && memo->since >= engine->learn.head)) {
+            return true; /* it changed since it was last looked at, or was never looked at before */
+        }
+        run.marks |= memo->marks;
+    }
+    struct ov_runs *runs = &study->runs;
+    if (runs->count == runs->room) {
+        uint32_t room = runs->room ? runs->room * 2 : 256;
+        struct ov_run *item = realloc(runs->item, room * sizeof *item);
+        if (item == NULL) {
+            return false;
+        }
+        runs->item = item;
+        runs->room = room;
+    }
+    runs->item[runs->count++] = run;
+    return true;
+}
+
+/* Whether a run that began at `begin` is worth ending at `at`. Tensors of less than a few pages stay together: the page
+ * that two runs share can only be resident, and runs that are used one after the other lose nothing by being one. */
+static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t at) {
+    uint64_t least = alloc->pages / 16 < 2 ? 2 : alloc->pages / 16 < 8 ? alloc->pages / 16 : 8;
+    bool aligned = ((begin | at) & (OV_PAGE_BYTES - 1)) == 0;
+    return at - begin >= (aligned ? ov_opt.min_unit_bytes : least << OV_PAGE_SHIFT);
+}
+
+static bool form_alloc(struct study *study, const struct ov_alloc *alloc) {
+    uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
+    uint64_t begin = base;
+    for (uint32_t i = 0; i < alloc->edge_count; i++) {
+        uint64_t at = base + alloc->edge[i] / 2;
+        if (at > begin && at < base + alloc->bytes && worth_ending(alloc, begin, at) &&
+            boundary_trusted(study, alloc, i)) {
+            if (!add_run(study, alloc, begin, at)) {
+                return false;
+            }
+            begin = at;
+        }
+    }
+    return add_run(study, alloc, begin, base + alloc->bytes);
+}
+
+/* Units of an earlier plan that this discovery did not see at work are kept as they are, if they still stand. */
+static bool keep_old(struct study *study, const struct ov_alloc *alloc) {
+    const struct ov_runs *old = &study->engine->learn.runs;
+    uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
+    for (uint32_t i = 0; i < old->count; i++) {
+        const struct ov_run *run = &old->item[i];
+        if (run->ordinal == alloc->ordinal && run->begin >= base) {
+            struct ov_run copy = *run;
+            bool stands = true;
+            copy.marks = 0;
+            for (uint32_t p = run->first; p < run->first + run->pages && stands; p++) {
+                const struct ov_memo *memo = &study->engine->learn.memo[p];
+                copy.marks |= memo->marks;
+                stands = study->engine->arena.page[p].backing == OV_RING || (memo->hashed && memo->since < study->engine->learn.start);
+            }
+            if (stands) {
+                if (study->runs.count == study->runs.room) {
+                    uint32_t room = study->runs.room ? study->runs.room * 2 : 256;
+                    struct ov_run *item = realloc(study->runs.item, room * sizeof *item);
+                    if (item == NULL) {
+                        return false;
+                    }
+                    study->runs.item = item;
+                    study->runs.room = room;
+                }
+                study->runs.item[study->runs.count++] = copy;
+            }
+        }
+    }
+    return true;
+}
+
+static int compare_runs(const void *a, const void *b) {
+    const struct ov_run *x = a, *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static bool form_runs(struct study *study) {
+    const struct ov_allocs *allocs = &study->engine->allocs;
+    for (uint32_t i = 0; i < allocs->count; i++) {
+        const struct ov_alloc *alloc = &allocs->item[i];
+        if (alloc->ordinal == 0 || ((size_t)alloc->pages << OV_PAGE_SHIFT) < ov_opt.min_unit_bytes) {
+            continue;
+        }
+        uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
+        bool seen = touched_inside(study, base, base + ((uint64_t)alloc->pages << OV_PAGE_SHIFT));
+        if (!(seen ? form_alloc(study, alloc) : keep_old(study, alloc))) {
+            return false;
+        }
+    }
+    qsort(study->runs.item, study->runs.count, sizeof *study->runs.item, compare_runs);
+    return true;
+}
+
+/* 1 + index of the run that holds the address. */
+static uint32_t run_at(const struct ov_runs *runs, uint64_t address) {
+    uint32_t low = 0, high = runs->count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (runs->item[middle].end <= address) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low < runs->count && runs->item[low].begin <= address ? low + 1 : 0;
+}
+
+static uint64_t run_since(const struct study *study, const struct ov_run *run) {
+    uint64_t since = 0;
+    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
+        uint64_t page_since = study->engine->learn.memo[p].since;
+        since = page_since > since ? page_since : since;
+    }
+    return since;
+}
+
+/* ---- what follows from the runs ---- */
+
+static bool ambiguous(const struct ov_log_entry *entry) {
+    const struct ov_kernel *kernel = entry->kernel;
+    return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
+}
+
+/* Also says which entries lie in units, and puts marks on runs. */
+static bool judge_pairs(struct study *study) {
+    uint64_t *since = calloc(study->runs.count + 1, sizeof *since);
+    if (since == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < study->runs.count; i++) {
+        since[i] = run_since(study, &study->runs.item[i]);
+    }
+    /* First hope, then doubt: an unknown pair is a reader unless one of its touches speaks against it. */
+    for (int step = 0; step < 3; step++) {
+        for (size_t i = 0; i < study->count; i++) {
+            const struct ov_log_entry *entry = &study->entry[i];
+            uint32_t run = study->run[i] = run_at(&study->runs, entry->address);
+            bool reads = run != 0 && study->place[i] >= since[run - 1];
+            if (entry->kernel == NULL) {
+                continue;
+            }
+            enum ov_slot_state state = ov_slot(entry->kernel, entry->slot);
+            if (step == 0 && state == OV_SLOT_UNKNOWN && reads) {
+                ov_slot_set(entry->kernel, entry->slot, OV_SLOT_HOPE);
+            } else if (step == 1 && state == OV_SLOT_HOPE && !reads) {
+                ov_slot_set(entry->kernel, entry->slot, OV_SLOT_UNKNOWN);
+            } else if (step == 2 && state == OV_SLOT_HOPE) {
+                ov_slot_set(entry->kernel, entry->slot, OV_SLOT_READER);
+            }
+        }
+    }
+    for (size_t i = 0; i < study->count; i++) {
+        if (study->run[i] != 0 && ambiguous(&study->entry[i])) {
+            study->runs.item[study->run[i] - 1].marks |= OV_MARK_AMBIGUOUS;
+        }
+        if (study->run[i] != 0 && study->entry[i].kernel != NULL && study->entry[i].kernel->emits) {
+            study->runs.item[study->run[i] - 1].marks |= OV_MARK_HIDDEN;
+        }
+    }
+    free(since);
+    return true;
+}
+
+static void mark_hidden(struct study *study) {
+    for (uint32_t i = 0; i < study->runs.count; i++) {
+        struct ov_run *run = &study->runs.item[i];
+        uint32_t begin = ov_arena_page(&study->engine->arena, run->begin);
+        uint32_t end = ov_arena_page(&study->engine->arena, run->end - 1);
+        for (uint32_t p = begin; p <= end; p++) {
+            if (ov_inspect_points_to(&study->engine->inspect, p)) {
+                run->marks |= OV_MARK_HIDDEN;
+            }
+        }
+    }
+}
+
+/* What was only caught by surprise, and is found stable again, gets another chance: not for ever. */
+static void forgive(struct ov_engine *engine, struct ov_run *run) {
+    const uint8_t forgivable = OV_MARK_WRITTEN | OV_MARK_COPIED | OV_MARK_CROWDED;
+    uint8_t strikes = 0;
+    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
+        strikes = engine->learn.memo[p].strikes > strikes ? engine->learn.memo[p].strikes : strikes;
+    }
+    if (strikes < STRIKES) {
+        run->marks &= (uint8_t)~forgivable;
+        for (uint32_t p = run->first; p < run->first + run->pages; p++) {
+            engine->learn.memo[p].marks &= (uint8_t)~forgivable;
+        }
+    }
+}
+
+static void settle_marks(struct study *study) {
+    for (uint32_t i = 0; i < study->runs.count; i++) {
+        struct ov_run *run = &study->runs.item[i];
+        for (uint32_t p = run->first; p < run->first + run->pages; p++) {
+            study->engine->learn.memo[p].marks |= run->marks;
+        }
+        forgive(study->engine, run);
+        run->may = OV_TIER_BIT(OV_TIER_RESIDENT) | OV_TIER_BIT(OV_TIER_HOST);
+        if (run->marks == 0 && !study->engine->streaming_barred) {
+            run->may |= OV_TIER_BIT(OV_TIER_STREAMED);
+        }
+    }
+}
+
+/* Pages that may not be streamed, by reason. */
+static void log_marks(const struct study *study) {
+    static const char *const reason[] = {"address found in memory", "ambiguous slot", "used by a graph", "copied", "written",
+                                         "used by another context", "used with too many others"};
+    for (unsigned bit = 0; bit < sizeof reason / sizeof reason[0]; bit++) {
+        size_t pages = 0;
+        for (uint32_t i = 0; i < study->runs.count; i++) {
+            pages += study->runs.item[i].marks >> bit & 1 ? study->runs.item[i].pages : 0;
+        }
+        if (pages > 0) {
+            ov_log(OV_LOG_INFO, "device %d: %zu MiB of weights are not streamed: %s", study->engine->device, pages * 2,
+                   reason[bit]);
+        }
+    }
+}
+
+/* The sequence of runs, without repeats, and the groups that launches use together. */
+static bool form_order(struct study *study) {
+    struct ov_runs *runs = &study->runs;
+    uint32_t *sequence = calloc(study->count + 1, sizeof *sequence);
+    runs->group = calloc(study->count + 1, sizeof *runs->group);
+    runs->group_unit = calloc(study->count + 1, sizeof *runs->group_unit);
+    if (sequence == NULL || runs->group == NULL || runs->group_unit == NULL) {
+        free(sequence);
+        return false;
+    }
+    size_t length = 0, flat = 0;
+    for (size_t i = 0; i < study->count;) {
+        size_t start = flat, next = i;
+        for (; next < study->count && study->entry[next].launch == study->entry[i].launch; next++) {
+            uint32_t run = study->run[next];
+            bool known = run == 0;
+            for (size_t g = start; g < flat && !known; g++) {
+                known = runs->group_unit[g] == run - 1;
+            }
+            if (!known) {
+                runs->group_unit[flat++] = sequence[length++] = run - 1;
+            }
+        }
+        if (flat - start >= 2) {
+            runs->group[runs->group_count++] = (struct ov_plan_group){(uint32_t)start, (uint32_t)(flat - start)};
+        } else {
+            flat = start;
+        }
+        i = next;
+    }
+    length = ov_compress(sequence, length);
+    size_t period = ov_find_period(sequence, length, 2);
+    runs->periodic = period != 0;
+    runs->cycle_length = period != 0 ? period : length < APERIODIC_TOUCHES ? length : APERIODIC_TOUCHES;
+    memmove(sequence, sequence + (length - runs->cycle_length), runs->cycle_length * sizeof *sequence);
+    runs->cycle = sequence;
+    return true;
+}
+
+static void look_outside(void *context, CUdeviceptr address, size_t bytes) {
+    struct ov_page_digest digest;
+    (void)ov_inspect_range(context, address, bytes, &digest);
+}
+
+static void end_study(struct study *study) {
+    free(study->entry);
+    free(study->place);
+    free(study->run);
+    free(study->exact);
+    ov_runs_free(&study->runs);
+}
+
+bool ov_learn_study(struct ov_engine *engine) {
+    struct ov_learn *learn = &engine->learn;
+    struct study study = {.engine = engine};
+    learn->attempts++;
+    bool done = ov_learn_hash(engine) == CUDA_SUCCESS;
+    ov_others_each(engine, look_outside, engine);
+    done = done && ov_inspect_fetch(engine) == CUDA_SUCCESS && load_log(&study) && count_addresses(&study) &&
+           form_runs(&study) && judge_pairs(&study) && form_order(&study);
+    if (done) {
+        mark_hidden(&study);
+        settle_marks(&study);
+        log_marks(&study);
+        ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
+               study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
+    }
+    /* Half of what is used should be recognised before a plan is made; what changes all the time never is. */
+    if (!done || study.runs.count == 0 || (!study.runs.periodic && learn->attempts < PATIENCE)) {
+        learn->visits_wanted += learn->visits_wanted;
+        end_study(&study);
+        return false;
+    }
+    ov_runs_free(&learn->runs);
+    learn->runs = study.runs;
+    memset(&study.runs, 0, sizeof study.runs);
+    end_study(&study);
+    return true;
+}

@@ -1,0 +1,146 @@
+#include "watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "engine.h"
+#include "log.h"
+
+/* How much is searched from an address on: kernels that compute pointers write them near the start of their scratch. */
+#define SEARCH_PAGES 32u
+
+static CUresult digest_addresses(struct ov_engine *engine, const struct ov_touches *touches, uint64_t *sum) {
+    CUresult result = CUDA_SUCCESS;
+    *sum = 0;
+    for (unsigned i = 0; i < touches->count && result == CUDA_SUCCESS; i++) {
+        uint64_t address = touches->item[i].address;
+        if (ov_engine_of(address) != engine) {
+            continue;
+        }
+        uint32_t page = ov_arena_page(&engine->arena, address);
+        const struct ov_alloc *alloc = ov_alloc_of(engine, page);
+        if (alloc == NULL) {
+            continue;
+        }
+        uint32_t pages = 0; /* what is aliased to the ring holds anything, and nobody writes it */
+        while (page + pages < alloc->first + alloc->pages && pages < SEARCH_PAGES &&
+               (engine->arena.page[page + pages].backing == OV_DEVICE || engine->arena.page[page + pages].backing == OV_HOST)) {
+            pages++;
+        }
+        struct ov_page_digest digest[SEARCH_PAGES];
+        result = ov_inspect_pages(engine, ov_page_address(&engine->arena, page), pages, digest);
+        for (uint32_t p = 0; p < pages && result == CUDA_SUCCESS; p++) {
+            *sum += digest[p].addresses * (2 * (uint64_t)(page + p) + 1);
+        }
+    }
+    return result;
+}
+
+struct others_sum { struct ov_engine *engine; uint64_t sum; };
+
+static void digest_other(void *context, CUdeviceptr address, size_t bytes) {
+    struct others_sum *others = context;
+    struct ov_page_digest digest;
+    if (ov_inspect_range(others->engine, address, bytes, &digest) == CUDA_SUCCESS) {
+        others->sum += digest.addresses * (2 * (address >> 8) + 1);
+    }
+}
+
+/* The launch's memory in the arena, and all small memory, which a kernel may reach by addresses that are not tested. */
+static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *touches, uint64_t *sum) {
+    struct others_sum others = {engine, 0};
+    ov_others_each(engine, digest_other, &others);
+    CUresult result = digest_addresses(engine, touches, sum);
+    *sum += others.sum;
+    return result;
+}
+
+struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
+                                unsigned units) {
+    struct ov_watch *watch = calloc(1, sizeof *watch);
+    CUresult result = watch != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (watch != NULL) {
+        watch->touches = *touches;
+        result = digest_all(engine, touches, &watch->addresses);
+    }
+    for (unsigned i = 0; i < units; i++) {
+        CUresult revoked = ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
+        if (result == CUDA_SUCCESS && revoked == CUDA_SUCCESS) {
+            watch->unit[watch->units++] = unit[i];
+        }
+    }
+    if (result != CUDA_SUCCESS) {
+        free(watch);
+        return NULL;
+    }
+    engine->watches++;
+    return watch;
+}
+
+/* Whether the unit's master still is what it was when it was taken. */
+static bool unchanged(struct ov_engine *engine, const struct ov_unit *unit) {
+    struct ov_page_digest digest[64];
+    bool same = true;
+    for (uint32_t done = 0; done < unit->pages && same; done += 64) {
+        uint32_t batch = unit->pages - done < 64 ? unit->pages - done : 64;
+        same = ov_inspect_pages(engine, ov_page_address(&engine->arena, unit->first + done), batch, digest) == CUDA_SUCCESS;
+        for (uint32_t p = 0; p < batch && same; p++) {
+            same = memcmp(&digest[p].hash, &engine->learn.memo[unit->first + done + p].hash, sizeof digest[p].hash) == 0;
+        }
+    }
+    return same;
+}
+
+static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_touches *touches, uint32_t unit,
+                      enum ov_slot_state state) {
+    const struct ov_unit *of = &engine->ring.unit[unit];
+    for (unsigned i = 0; i < touches->count && kernel != NULL; i++) {
+        if (touches->item[i].address >= of->begin && touches->item[i].address < of->end &&
+            ov_slot(kernel, touches->item[i].slot) != OV_SLOT_WRITER) {
+            ov_slot_set(kernel, touches->item[i].slot, state);
+        }
+    }
+}
+
+static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark mark) {
+    const struct ov_unit *unit = &engine->ring.unit[index];
+    struct ov_alloc *alloc = ov_alloc_of(engine, unit->first);
+    for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
+        engine->learn.memo[p].marks |= (uint8_t)mark;
+        engine->learn.memo[p].strikes++;
+    }
+    if (alloc != NULL) {
+        alloc->dirty = true;
+    }
+    engine->revoked_pages += unit->pages;
+    ov_engine_learn(engine);
+}
+
+void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch) {
+    struct ov_exclusive section;
+    uint64_t addresses = 0;
+    ov_exclusive_begin(engine, &section);
+    bool emits = digest_all(engine, &watch->touches, &addresses) != CUDA_SUCCESS || addresses != watch->addresses;
+    if (emits && kernel != NULL) {
+        atomic_store(&kernel->emits, true);
+        ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);
+    }
+    for (unsigned i = 0; i < watch->units; i++) {
+        bool same = unchanged(engine, &engine->ring.unit[watch->unit[i]]);
+        set_pairs(engine, kernel, &watch->touches, watch->unit[i], same ? OV_SLOT_READER : OV_SLOT_WRITER);
+        if (!same || emits || ov_unit_restore(engine, watch->unit[i]) != CUDA_SUCCESS) {
+            leave_in_host(engine, watch->unit[i], same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
+        }
+    }
+    if (emits) {
+        for (unsigned i = 0; i < watch->touches.count; i++) {
+            if (ov_engine_of(watch->touches.item[i].address) == engine) {
+                ov_learn_mark(engine, watch->touches.item[i].address, OV_MARK_HIDDEN);
+            }
+        }
+    }
+    engine->watches--;
+    ov_exclusive_end(engine, &section);
+    free(watch);
+}

@@ -1,0 +1,40 @@
+/*
+ * watch.h - launches of kernels that are not known well enough, compared before and after.
+ *
+ * Two questions are asked of a (kernel, slot) pair, once each:
+ *   does it write?   Asked when an unknown pair touches a streamed unit. The unit becomes its host master, writable, for
+ *                    this launch. Unchanged afterwards: the pair is a reader and the unit goes back. Changed: a writer,
+ *                    the master is what the program wrote, and the unit stays in host memory.
+ *   does it emit?    Asked of the first launches of each kernel in discovery, and of every launch of the first kind: are
+ *                    there other arena addresses in the memory it reached than before? Then it computes pointers, and
+ *                    what it takes can be reached by others who do not name it: never streamed.
+ *
+ * A watched launch waits for the device twice; there are few. All functions but ov_watch_end need an exclusive section.
+ */
+#ifndef OV_WATCH_H
+#define OV_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "scan.h"
+
+/* Launches of a kernel in discovery that are looked at for emitted addresses. */
+#define OV_WATCH_LAUNCHES 4
+
+struct ov_watch {
+    struct ov_touches touches;
+    uint32_t unit[OV_LAUNCH_UNITS]; /* on trial */
+    unsigned units;
+    uint64_t addresses;             /* digest before the launch */
+};
+
+struct ov_engine;
+
+/* NULL: no memory, or the device refused; then the units, if any, are out of the ring for good. */
+struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
+                                unsigned units);
+/* After the launch: waits for it, judges, restores. Takes its own exclusive section. Frees the watch. */
+void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch);
+
+#endif
