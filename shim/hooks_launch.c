@@ -1,0 +1,82 @@
+/*
+ * hooks_launch.c - kernel launches, in all their forms. The hot path: while everything fits the budget the launch goes
+ * straight on; otherwise the engine is asked before and told after it.
+ */
+#include "hook.h"
+
+static inline bool armed(void)
+{
+    return atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
+}
+
+/* What every form does; `...` initialises struct ov_launch. */
+#define LAUNCH_BODY(name, params_, args, ...)       \
+    CUresult ov_body_##name params_                 \
+    {                                               \
+        if (!armed()) {                             \
+            return OV_REAL(name, args);             \
+        }                                           \
+        struct ov_launch launch = {__VA_ARGS__};    \
+        CUresult result = ov_launch_begin(&launch); \
+        if (result == CUDA_SUCCESS) {               \
+            result = OV_REAL(name, args);           \
+            ov_launch_end(&launch, result);         \
+        }                                           \
+        return result;                              \
+    }
+
+#define GRID_PARAMS                                                                                             \
+    CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, \
+        unsigned block_z, unsigned shared_bytes, CUstream stream, void **params
+#define GRID_ARGS function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params
+
+#define GRID_BODIES(suffix)                                                                                    \
+    LAUNCH_BODY(cuLaunchKernel##suffix, (GRID_PARAMS, void **extra), (GRID_ARGS, extra), .function = function, \
+                .stream = OV_STREAM(suffix, stream), .params = params, .extra = extra)                         \
+    LAUNCH_BODY(cuLaunchCooperativeKernel##suffix, (GRID_PARAMS), (GRID_ARGS), .function = function,           \
+                .stream = OV_STREAM(suffix, stream), .params = params)
+
+GRID_BODIES()
+GRID_BODIES(_ptsz)
+
+/* Whether the launch may begin before the work in front of it on its stream has ended. */
+static bool is_programmatic(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT ||
+            (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+             attribute->value.programmaticStreamSerializationAllowed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The configuration goes on as it came, with attributes we know nothing of. A NULL one is the driver's to refuse. */
+static CUstream config_stream(const CUlaunchConfig *config)
+{
+    return config != NULL ? config->hStream : NULL;
+}
+
+#define EX_BODIES(suffix)                                                                                            \
+    LAUNCH_BODY(                                                                                                     \
+        cuLaunchKernelEx##suffix, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra),  \
+        (config, function, params, extra), .function = function, .stream = OV_STREAM(suffix, config_stream(config)), \
+        .params = params, .extra = extra, .programmatic = config != NULL && is_programmatic(config))
+
+EX_BODIES()
+EX_BODIES(_ptsz)
+
+/* Parameters of these were set one by one before, or belong to several devices: they cannot be seen. */
+LAUNCH_BODY(cuLaunch, (CUfunction function), (function), .function = function, .stream = CU_STREAM_LEGACY,
+            .opaque = true)
+LAUNCH_BODY(cuLaunchGrid, (CUfunction function, int grid_width, int grid_height), (function, grid_width, grid_height),
+            .function = function, .stream = CU_STREAM_LEGACY, .opaque = true)
+LAUNCH_BODY(cuLaunchGridAsync, (CUfunction function, int grid_width, int grid_height, CUstream stream),
+            (function, grid_width, grid_height, stream), .function = function, .stream = OV_STREAM(, stream),
+            .opaque = true)
+LAUNCH_BODY(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, unsigned count, unsigned flags),
+            (launches, count, flags), .function = launches != NULL && count > 0 ? launches[0].function : NULL,
+            .stream = launches != NULL && count > 0 ? OV_STREAM(, launches[0].hStream) : CU_STREAM_LEGACY,
+            .opaque = true)

@@ -1,0 +1,151 @@
+/*
+ * hooks_memory.c - allocation, release, and questions about memory.
+ *
+ * cuMemAlloc, cuMemFree and the questions are the engine's to answer. All other memory is the driver's; the engine
+ * hears of it after it was made and before it is given back, because afterwards the address may already be somebody
+ * else's.
+ */
+#include <unistd.h>
+
+#include "hook.h"
+
+CUresult ov_body_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+{
+    return ov_mem_alloc(address, bytes);
+}
+
+CUresult ov_body_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width_bytes, size_t height,
+                                    unsigned element_bytes)
+{
+    return ov_mem_alloc_pitch(address, pitch, width_bytes, height, element_bytes);
+}
+
+CUresult ov_body_cuMemFree_v2(CUdeviceptr address)
+{
+    return ov_mem_free(address);
+}
+
+CUresult ov_body_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    return ov_mem_get_info(free_bytes, total_bytes);
+}
+
+CUresult ov_body_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    return ov_mem_get_address_range(base, bytes, address);
+}
+
+CUresult ov_body_cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    return ov_pointer_get_attribute(value, attribute, address);
+}
+
+CUresult ov_body_cuPointerGetAttributes(unsigned count, CUpointer_attribute *attribute, void **value,
+                                        CUdeviceptr address)
+{
+    return ov_pointer_get_attributes(count, attribute, value, address);
+}
+
+/* Managed memory may be on the device with all its bytes, so all are counted. */
+CUresult ov_body_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
+{
+    const CUresult result = OV_REAL(cuMemAllocManaged, (address, bytes, flags));
+    if (result == CUDA_SUCCESS) {
+        ov_foreign_added(*address, bytes, bytes);
+    }
+    return result;
+}
+
+/* An allocation that is captured costs memory only when its graph is launched. */
+static size_t pool_bytes(CUstream stream, size_t bytes)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult result = OV_REAL(cuStreamIsCapturing, (stream, &status));
+    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE ? 0 : bytes;
+}
+
+#define POOL_BODIES(suffix)                                                                                 \
+    CUresult ov_body_cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)           \
+    {                                                                                                       \
+        const CUresult result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                 \
+        if (result == CUDA_SUCCESS) {                                                                       \
+            ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
+        }                                                                                                   \
+        return result;                                                                                      \
+    }                                                                                                       \
+    CUresult ov_body_cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, \
+                                                     CUstream stream)                                       \
+    {                                                                                                       \
+        const CUresult result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));   \
+        if (result == CUDA_SUCCESS) {                                                                       \
+            ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
+        }                                                                                                   \
+        return result;                                                                                      \
+    }                                                                                                       \
+    CUresult ov_body_cuMemFreeAsync##suffix(CUdeviceptr address, CUstream stream)                           \
+    {                                                                                                       \
+        CUresult result;                                                                                    \
+        if (ov_mem_free_async(address, OV_STREAM(suffix, stream), &result)) {                               \
+            return result;                                                                                  \
+        }                                                                                                   \
+        ov_foreign_removed(address);                                                                        \
+        return OV_REAL(cuMemFreeAsync##suffix, (address, stream));                                          \
+    }
+
+POOL_BODIES()
+POOL_BODIES(_ptsz)
+
+CUresult ov_body_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
+                             unsigned long long flags)
+{
+    const CUresult result = OV_REAL(cuMemCreate, (handle, bytes, prop, flags));
+    if (result == CUDA_SUCCESS) {
+        ov_handle_added(*handle, bytes, prop);
+    }
+    return result;
+}
+
+CUresult ov_body_cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    ov_handle_removed(handle);
+    return OV_REAL(cuMemRelease, (handle));
+}
+
+/* The bytes are counted with their handle. */
+CUresult ov_body_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                          unsigned long long flags)
+{
+    const CUresult result = OV_REAL(cuMemMap, (address, bytes, offset, handle, flags));
+    if (result == CUDA_SUCCESS) {
+        ov_foreign_added(address, bytes, 0);
+    }
+    return result;
+}
+
+/* One call may unmap several mappings; each starts at a multiple of the granularity. */
+CUresult ov_body_cuMemUnmap(CUdeviceptr address, size_t bytes)
+{
+    enum { GRANULARITY_BYTES = 2 << 20 };
+    for (size_t offset = 0; offset < bytes; offset += GRANULARITY_BYTES) {
+        ov_foreign_removed(address + offset);
+    }
+    return OV_REAL(cuMemUnmap, (address, bytes));
+}
+
+/* Memory of the arena cannot be shared by the legacy handles: say so, the program only sees "invalid value". */
+CUresult ov_body_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    static const char text[] =
+        "overshot: cuIpcGetMemHandle failed: memory that overshot manages cannot be shared with another process by it; "
+        "run the programs that share GPU memory without overshot\n";
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    const CUresult result = OV_REAL(cuIpcGetMemHandle, (handle, address));
+    CUdeviceptr base;
+    size_t bytes;
+    if (result != CUDA_SUCCESS && ov_mem_get_address_range(&base, &bytes, address) == CUDA_SUCCESS &&
+        !atomic_flag_test_and_set(&said)) {
+        const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+        (void)written; /* no standard error, nobody to tell */
+    }
+    return result;
+}

@@ -1,0 +1,245 @@
+/*
+ * An engine that does nothing but write down what the shim told it, so that the hooks can be tested by themselves.
+ * RECORD_STATE: inert, idle or armed (default). RECORD_LAUNCH: an error code that ov_launch_begin() answers.
+ * RECORD_SLOW: milliseconds that ov_runtime_attach() takes.
+ */
+#include "../../runtime/runtime.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "record.h"
+
+_Thread_local struct ov_self ov_self;
+_Atomic int ov_state = OV_INERT;
+static const struct ov_driver *driver;
+
+#define REAL(name, args)                                \
+    __extension__({                                     \
+        ov_inside_enter();                              \
+        const CUresult real_result = driver->name args; \
+        ov_inside_leave();                              \
+        real_result;                                    \
+    })
+
+static int chosen_state(void)
+{
+    const char *name = getenv("RECORD_STATE");
+    if (name != NULL && strcmp(name, "inert") == 0) {
+        return OV_INERT;
+    }
+    return name != NULL && strcmp(name, "idle") == 0 ? OV_IDLE : OV_ARMED;
+}
+
+void ov_runtime_attach(const struct ov_driver *table, const char *missing)
+{
+    const char *slow = getenv("RECORD_SLOW");
+    record("attach missing=%s inside=%d", missing ? missing : "none", ov_self.inside);
+    if (slow != NULL) {
+        const long ms = atol(slow);
+        nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+    }
+    driver = table;
+    atomic_store(&ov_state, missing ? OV_INERT : chosen_state());
+}
+
+void ov_runtime_forked(void)
+{
+    atomic_store(&ov_state, OV_INERT);
+    record("forked");
+}
+
+void ov_runtime_exit(void)
+{
+    record("exit inside=%d", ov_self.inside);
+}
+
+CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
+{
+    record("mem_alloc bytes=%zu", bytes);
+    return REAL(cuMemAlloc_v2, (out, bytes));
+}
+
+CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes)
+{
+    record("mem_alloc_pitch width=%zu height=%zu element=%u", width_bytes, height, element_bytes);
+    return REAL(cuMemAllocPitch_v2, (out, pitch, width_bytes, height, element_bytes));
+}
+
+CUresult ov_mem_free(CUdeviceptr address)
+{
+    record("mem_free %#llx", address);
+    return REAL(cuMemFree_v2, (address));
+}
+
+/* 0x0f... is "ours". */
+bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
+{
+    record("mem_free_async %#llx stream=%p", address, (void *)stream);
+    *result = CUDA_ERROR_ALREADY_MAPPED;
+    return address >> 56 == 0x0f;
+}
+
+CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes)
+{
+    record("mem_get_info");
+    return REAL(cuMemGetInfo_v2, (free_bytes, total_bytes));
+}
+
+CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    record("mem_get_address_range %#llx", address);
+    return REAL(cuMemGetAddressRange_v2, (base, bytes, address));
+}
+
+CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    record("pointer_get_attribute %d %#llx", attribute, address);
+    return REAL(cuPointerGetAttribute, (value, attribute, address));
+}
+
+CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address)
+{
+    record("pointer_get_attributes %u %#llx", count, address);
+    return REAL(cuPointerGetAttributes, (count, attribute, values, address));
+}
+
+void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
+{
+    record("foreign_added %#llx bytes=%zu device=%zu", address, bytes, bytes_on_device);
+}
+
+void ov_foreign_removed(CUdeviceptr address)
+{
+    record("foreign_removed %#llx", address);
+}
+
+void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
+{
+    record("handle_added %#llx bytes=%zu location=%d", handle, bytes, prop->location.type);
+}
+
+void ov_handle_removed(CUmemGenericAllocationHandle handle)
+{
+    record("handle_removed %#llx", handle);
+}
+
+static void record_copy(const char *what, const struct ov_copy *copy)
+{
+    record("%s dst=%#llx:%zux%zu/%zu src=%#llx:%zux%zu/%zu host=%p stream=%p", what, copy->dst.address, copy->dst.bytes,
+           copy->dst.rows, copy->dst.pitch_bytes, copy->src.address, copy->src.bytes, copy->src.rows,
+           copy->src.pitch_bytes, copy->host_source, (void *)copy->stream);
+}
+
+void ov_copy_begin(struct ov_copy *copy)
+{
+    record_copy("copy_begin", copy);
+}
+
+void ov_copy_end(struct ov_copy *copy, CUresult result)
+{
+    record("copy_end dst=%#llx result=%d", copy->dst.address, result);
+}
+
+CUresult ov_launch_begin(struct ov_launch *launch)
+{
+    const char *error = getenv("RECORD_LAUNCH");
+    launch->kernel = (struct ov_kernel *)launch;
+    record("launch_begin function=%p stream=%p params=%p extra=%p opaque=%d programmatic=%d inside=%d",
+           (void *)launch->function, (void *)launch->stream, (void *)launch->params, (void *)launch->extra,
+           launch->opaque, launch->programmatic, ov_self.inside);
+    return error != NULL ? (CUresult)atoi(error) : CUDA_SUCCESS;
+}
+
+void ov_launch_end(struct ov_launch *launch, CUresult result)
+{
+    record("launch_end result=%d same=%d inside=%d", result, launch->kernel == (struct ov_kernel *)launch,
+           ov_self.inside);
+}
+
+void ov_module_loaded(CUmodule module, const void *image)
+{
+    record("module_loaded %p image=%p", (void *)module, image);
+}
+
+void ov_library_loaded(CUlibrary library, const void *image)
+{
+    record("library_loaded %p image=%p", (void *)library, image);
+}
+
+void ov_function_found(CUfunction function, CUmodule module, const char *name)
+{
+    record("function_found %p module=%p name=%s", (void *)function, (void *)module, name);
+}
+
+void ov_kernel_found(CUkernel kernel, CUlibrary library, const char *name)
+{
+    record("kernel_found %p library=%p name=%s", (void *)kernel, (void *)library, name);
+}
+
+void ov_module_unloading(CUmodule module)
+{
+    record("module_unloading %p", (void *)module);
+}
+
+void ov_library_unloading(CUlibrary library)
+{
+    record("library_unloading %p", (void *)library);
+}
+
+void ov_stream_closing(CUstream stream)
+{
+    record("stream_closing %p", (void *)stream);
+}
+
+void ov_context_closing(CUcontext context, CUdevice device)
+{
+    record("context_closing %p device=%d", (void *)context, device);
+}
+
+void ov_peer_enabled(CUcontext peer)
+{
+    record("peer_enabled %p", (void *)peer);
+}
+
+void ov_quiet_point(void)
+{
+    record("quiet_point");
+}
+
+void ov_capture_began(CUstream stream)
+{
+    record("capture_began %p", (void *)stream);
+}
+
+void ov_capture_ended(CUstream stream)
+{
+    record("capture_ended %p", (void *)stream);
+}
+
+void ov_graph_instantiating(CUgraph graph)
+{
+    record("graph_instantiating %p", (void *)graph);
+}
+
+void ov_graph_launching(CUgraphExec exec, CUstream stream)
+{
+    record("graph_launching %p stream=%p", (void *)exec, (void *)stream);
+}
+
+void ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    record("graph_node_params func=%p kern=%p grid=%u shared=%u params=%p extra=%p", (void *)params->func,
+           (void *)params->kern, params->gridDimX, params->sharedMemBytes, (void *)params->kernelParams,
+           (void *)params->extra);
+}
+
+void ov_graph_copy_params(const struct ov_copy *copy)
+{
+    record_copy("graph_copy_params", copy);
+}
+
+void ov_graph_opaque(const char *what)
+{
+    record("graph_opaque %s", what);
+}
