@@ -221,21 +221,28 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages) {
     return result;
 }
 
-/* A plan made for less leaves room for what the program will write. */
-static void make_room(struct ov_engine *engine, uint32_t pages) {
+/* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it. */
+static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost) {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
-    if (bytes <= ov_ledger_left(&engine->ledger) || !atomic_load(&engine->planned) || atomic_load(&ov_captures) != 0) {
+    bool planned = atomic_load(&engine->planned);
+    if (bytes <= ov_ledger_left(&engine->ledger) || !(planned || at_any_cost) || atomic_load(&ov_captures) != 0) {
         return;
     }
     struct ov_exclusive section;
-    ov_exclusive_begin(engine, &section);
-    (void)ov_plan_and_convert(engine, pages);
+    if (ov_exclusive_begin(engine, &section) == CUDA_SUCCESS) {
+        if (planned) {
+            (void)ov_plan_and_convert(engine, pages);
+        }
+        if (at_any_cost && ov_ring_open(engine) == CUDA_SUCCESS) {
+            ov_demote_some(engine, pages);
+        }
+    }
     ov_exclusive_end(engine, &section);
 }
 
 static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes) {
     uint32_t pages = ov_pages(bytes);
-    make_room(engine, pages);
+    make_room(engine, pages, false);
     bool entered = ov_context_enter(engine);
     pthread_mutex_lock(&engine->lock);
     uint32_t first = ov_arena_take(&engine->arena, pages);
@@ -273,8 +280,8 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes) {
         pthread_mutex_lock(&engine->lock);
         bool fits = ov_ledger_small_fits(&engine->ledger, bytes);
         pthread_mutex_unlock(&engine->lock);
-        if (!fits) {
-            make_room(engine, 2);
+        if (!fits && engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO) {
+            make_room(engine, 2, true); /* small ones are what kernels write to, mostly */
         }
         pthread_mutex_lock(&engine->lock);
         fits = ov_ledger_small_fits(&engine->ledger, bytes);
@@ -301,11 +308,13 @@ CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
 
 static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address) {
     struct ov_exclusive section;
-    ov_exclusive_begin(engine, &section);
+    CUresult result = ov_exclusive_begin(engine, &section);
     uint32_t page = ov_arena_page(&engine->arena, address);
     struct ov_alloc *alloc = ov_alloc_of(engine, page);
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (alloc != NULL && alloc->first == page && (address & (OV_PAGE_BYTES - 1)) == 0) {
+    if (result == CUDA_SUCCESS && (alloc == NULL || alloc->first != page)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS && alloc != NULL && alloc->first == page && (address & (OV_PAGE_BYTES - 1)) == 0) {
         uint32_t first = alloc->first, pages = alloc->pages;
         for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
             struct ov_unit *unit = &engine->ring.unit[i];

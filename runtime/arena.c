@@ -341,6 +341,9 @@ void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pa
 }
 
 CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+    if (arena->frozen != CUDA_SUCCESS) {
+        return arena->frozen;
+    }
     uint32_t p = first;
     while (p < first + pages) {
         if (arena->page[p].backing == OV_NONE) {
@@ -353,8 +356,10 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages) {
         }
         CUresult result = ov_cu->cuMemUnmap(ov_page_address(arena, begin), (size_t)(p - begin) << OV_PAGE_SHIFT);
         if (result != CUDA_SUCCESS) {
-            ov_log(OV_LOG_ERROR, "cuMemUnmap of %u pages failed with error %d: device memory is lost until the program ends",
-                   p - begin, (int)result);
+            if (result != CUDA_ERROR_DEINITIALIZED) {
+                ov_log_once(OV_LOG_ERROR, "cuMemUnmap of %u pages failed with error %d: their memory is lost until the program "
+                            "ends", p - begin, (int)result);
+            }
             return result;
         }
         for (uint32_t q = begin; q < p; q++) {

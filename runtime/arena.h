@@ -15,6 +15,7 @@
  *
  * All functions but the address tests need the engine's lock and a current context of the device. Functions that take a
  * mapping away need more: no work on the device may still use it; that is the caller's business (engine.h, exclusive).
+ * While `frozen` is set they refuse with that code.
  * Errors: the driver's code; what was done up to the failure is undone unless stated. Memory is asked of the ledger first;
  * CUDA_ERROR_OUT_OF_MEMORY when it refuses.
  */
@@ -59,6 +60,7 @@ struct ov_arena {
     bool host_capable;              /* host-located handles can be made and mapped */
     uint32_t access_devices;        /* devices that may read and write, as bits: this one and its enabled peers */
     struct ov_ledger *ledger;
+    CUresult frozen;                /* not CUDA_SUCCESS: the device could not be waited for, no mapping is taken away */
 };
 
 /* The process's range, constant once reserved. bytes 0: not reserved. */

@@ -71,6 +71,20 @@ static void demote_wanted(struct ov_engine *engine, const uint8_t *want) {
     }
 }
 
+void ov_demote_some(struct ov_engine *engine, uint32_t pages) {
+    struct ov_arena *arena = &engine->arena;
+    for (uint32_t p = arena->high_page; p > 0 && ov_ledger_left(&engine->ledger) < (size_t)pages << OV_PAGE_SHIFT; p--) {
+        if (arena->page[p - 1].backing == OV_DEVICE) {
+            uint32_t first = p - 1, count = 1;
+            ov_whole_chunks(arena, &first, &count);
+            if (demote(engine, first, count) != CUDA_SUCCESS) {
+                return;
+            }
+            engine->replan_soon = true;
+        }
+    }
+}
+
 static void promote_wanted(struct ov_engine *engine, const uint8_t *want) {
     struct ov_arena *arena = &engine->arena;
     for (uint32_t p = 0; p < arena->high_page;) {
@@ -131,7 +145,11 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
     }
     for (uint32_t i = 0; i < runs->count; i++) {
         unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
-        if (engine->streaming_barred) {
+        uint8_t marks = 0; /* put on since the study */
+        for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
+            marks |= engine->learn.memo[p].marks;
+        }
+        if (engine->streaming_barred || marks != 0) {
             unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
         }
     }
@@ -325,6 +343,17 @@ static void mark_cold(struct ov_engine *engine) {
 
 static void report(struct ov_engine *engine, const struct ov_plan *plan) {
     size_t mib = OV_PAGE_BYTES >> 20;
+    if (plan->host_pages > 0 && plan->streamed_pages == 0) {
+        size_t why[OV_PLAN_REASON_COUNT] = {0}, most = 0;
+        for (size_t i = 0; i < plan->unit_count; i++) {
+            why[plan->place[i].reason] += plan->place[i].tier == OV_TIER_HOST ? plan->place[i].pages : 0;
+        }
+        for (size_t reason = 0; reason < OV_PLAN_REASON_COUNT; reason++) {
+            most = why[reason] > why[most] ? reason : most;
+        }
+        ov_log(OV_LOG_WARN, "device %d: nothing is streamed, %zu MiB of weights are read in host memory: %s", engine->device,
+               plan->host_pages * mib, ov_plan_reason_text((enum ov_plan_reason)most));
+    }
     engine->last_plan.resident = plan->resident_pages;
     engine->last_plan.streamed = plan->streamed_pages;
     engine->last_plan.host = plan->host_pages;

@@ -21,6 +21,10 @@ static size_t span_bytes(const struct ov_span *span) {
 static uint32_t unit_in(const struct ov_engine *engine, uint64_t from, uint64_t to) {
     uint64_t limit = ov_page_address(&engine->arena, engine->arena.high_page);
     to = to < limit ? to : limit;
+    uint32_t first = from < limit ? ov_unit_at(&engine->arena, &engine->ring, from) : 0;
+    if (first != 0 && first != OV_UNIT_COLD) {
+        return first;
+    }
     for (uint64_t at = from & ~(uint64_t)(OV_PAGE_BYTES - 1); at < to; at += OV_PAGE_BYTES) {
         uint32_t unit = atomic_load_explicit(&engine->arena.unit[ov_arena_page(&engine->arena, at)], memory_order_relaxed);
         if (unit != 0 && unit != OV_UNIT_COLD && (unit & OV_UNIT_EDGE) == 0) {
@@ -30,31 +34,31 @@ static uint32_t unit_in(const struct ov_engine *engine, uint64_t from, uint64_t 
     return 0;
 }
 
-static void take_out(struct ov_engine *engine, uint64_t from, uint64_t to, enum ov_mark mark) {
+static CUresult take_out(struct ov_engine *engine, uint64_t from, uint64_t to, enum ov_mark mark) {
     if (unit_in(engine, from, to) == 0) {
-        return;
+        return CUDA_SUCCESS;
     }
     struct ov_exclusive section;
-    ov_exclusive_begin(engine, &section);
-    for (uint32_t unit; (unit = unit_in(engine, from, to)) != 0;) {
-        if (ov_unit_revoke(engine, unit - 1, mark) != CUDA_SUCCESS) {
-            break;
-        }
+    CUresult result = ov_exclusive_begin(engine, &section);
+    for (uint32_t unit; result == CUDA_SUCCESS && (unit = unit_in(engine, from, to)) != 0;) {
+        result = ov_unit_revoke(engine, unit - 1, mark);
     }
     ov_exclusive_end(engine, &section);
+    return result;
 }
 
 static bool in_arena(const struct ov_span *span) { return span->address != 0 && ov_engine_of(span->address) != NULL; }
 
-static void serve_span(const struct ov_span *span, bool capturing) {
+static CUresult serve_span(const struct ov_span *span, bool capturing) {
     struct ov_engine *engine = ov_engine_of(span->address);
     if (!capturing && atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
-        take_out(engine, span->address, span->address + span_bytes(span), OV_MARK_COPIED);
+        return take_out(engine, span->address, span->address + span_bytes(span), OV_MARK_COPIED);
     }
+    return CUDA_SUCCESS;
 }
 
 /* Addresses of streamed units in what is uploaded: from now on they can be reached without being named. */
-static void search_payload(const struct ov_copy *copy) {
+static void search_payload(struct ov_copy *copy) {
     size_t bytes = span_bytes(&copy->dst);
     const char *payload = copy->host_source;
     for (size_t at = (8 - copy->dst.address % 8) % 8; at + 8 <= bytes && bytes <= TABLE_BYTES; at += 8) {
@@ -66,18 +70,14 @@ static void search_payload(const struct ov_copy *copy) {
         }
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, word);
         if (unit != 0 && unit != OV_UNIT_COLD) {
-            struct ov_exclusive section;
-            ov_exclusive_begin(engine, &section);
-            unit = ov_unit_at(&engine->arena, &engine->ring, word);
-            if (unit != 0 && unit != OV_UNIT_COLD) {
-                (void)ov_unit_revoke(engine, unit - 1, OV_MARK_HIDDEN);
-            }
-            ov_exclusive_end(engine, &section);
+            CUresult result = take_out(engine, word, word + 1, OV_MARK_HIDDEN);
+            copy->refused = copy->refused != CUDA_SUCCESS ? copy->refused : result;
         }
     }
 }
 
 void ov_copy_begin(struct ov_copy *copy) {
+    copy->refused = CUDA_SUCCESS;
     bool dst = in_arena(&copy->dst), src = in_arena(&copy->src);
     bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
     copy->gated = dst || src || (armed && copy->host_source != NULL && copy->dst.address != 0);
@@ -87,10 +87,11 @@ void ov_copy_begin(struct ov_copy *copy) {
     ov_gate_enter();
     bool capturing = armed && ov_capturing(copy->stream);
     if (src) {
-        serve_span(&copy->src, capturing);
+        copy->refused = serve_span(&copy->src, capturing);
     }
     if (dst) {
-        serve_span(&copy->dst, capturing);
+        CUresult served = serve_span(&copy->dst, capturing);
+        copy->refused = copy->refused != CUDA_SUCCESS ? copy->refused : served;
         struct ov_engine *engine = ov_engine_of(copy->dst.address);
         pthread_mutex_lock(&engine->lock);
         if (copy->dst.rows <= 1) {
@@ -99,6 +100,7 @@ void ov_copy_begin(struct ov_copy *copy) {
         struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, copy->dst.address));
         if (alloc != NULL) {
             alloc->dirty = true;
+            ov_learn_filled(engine, copy->dst.address, span_bytes(&copy->dst), copy->src.address != 0 || copy->host_source != NULL);
         }
         pthread_mutex_unlock(&engine->lock);
     }

@@ -71,7 +71,8 @@ static bool open_engine(struct ov_engine *engine, CUdevice device) {
         return false;
     }
     engine->ledger.budget_bytes = budget_of(device);
-    engine->ledger.set_aside_bytes = OV_PAGE_BYTES;
+    engine->ledger.set_aside_bytes[OV_FOR_SCRATCH] = OV_PAGE_BYTES;
+    engine->ledger.set_aside_bytes[OV_FOR_SMALL] = engine->ledger.budget_bytes >= 4 * OV_PAGE_BYTES ? OV_PAGE_BYTES : 0;
     engine->ledger.host_limit_bytes = ov_amount_resolve(&ov_opt.host_limit, 0, ov_host_limit());
     if (ov_arena_open(&engine->arena, device, engine->slice, &engine->ledger) != CUDA_SUCCESS || !ov_learn_open(engine)) {
         return refuse(device, "its memory cannot be mapped page by page");
@@ -165,7 +166,7 @@ void ov_bar_streaming(const char *why) {
             continue;
         }
         struct ov_exclusive section;
-        ov_exclusive_begin(engine, &section);
+        (void)ov_exclusive_begin(engine, &section);
         engine->streaming_barred = true;
         ov_revoke_all(engine, 0);
         engine->replan_soon = true;
@@ -189,20 +190,27 @@ void ov_context_leave(bool entered) {
     }
 }
 
-void ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section) {
+CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section) {
     section->gate_depth = ov_gate_step_out();
     ov_gate_close();
     section->entered = ov_context_enter(engine);
-    if (atomic_load(&ov_captures) == 0) {
-        (void)ov_cu->cuCtxSynchronize();
+    section->result = CUDA_SUCCESS;
+    for (int attempt = 0; atomic_load(&ov_captures) == 0 && attempt < 2; attempt++) {
+        section->result = ov_cu->cuCtxSynchronize();
+        if (section->result == CUDA_SUCCESS) {
+            break;
+        }
     }
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
     section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     pthread_mutex_lock(&engine->lock);
+    engine->arena.frozen = section->result;
+    return section->result;
 }
 
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section) {
+    engine->arena.frozen = CUDA_SUCCESS;
     pthread_mutex_unlock(&engine->lock);
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     ov_context_leave(section->entered);

@@ -85,8 +85,12 @@ struct ov_exclusive {
     int gate_depth;
     bool entered;
     CUstreamCaptureMode mode;
+    CUresult result;
 };
-void ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section);    /* locks the engine, too */
+/* Locks the engine, too. Not CUDA_SUCCESS: the device could not be waited for (a lost context, mostly). The section is
+ * entered and has to be ended all the same, but backing is frozen: nothing can be taken out of the ring, and whoever needs
+ * that gets the error. */
+CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section);
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */

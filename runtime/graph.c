@@ -27,66 +27,68 @@ void ov_capture_ended(CUstream stream) {
 }
 
 /* Takes what is touched out of the ring and marks it, in whatever engine it lies. */
-static void pin(uint64_t from, uint64_t to) {
+static CUresult pin(uint64_t from, uint64_t to) {
     struct ov_engine *engine = ov_engine_of(from);
     if (engine == NULL || !engine->armed) {
-        return;
+        return CUDA_SUCCESS;
     }
     struct ov_exclusive section;
-    ov_exclusive_begin(engine, &section);
+    CUresult result = ov_exclusive_begin(engine, &section);
     ov_learn_mark(engine, from, OV_MARK_GRAPH);
     uint64_t page = (uint64_t)OV_PAGE_BYTES;
-    for (uint64_t at = from; at < to; at = (at & ~(page - 1)) + page) {
+    for (uint64_t at = from; at < to && result == CUDA_SUCCESS; at = (at & ~(page - 1)) + page) {
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
         if (unit != 0 && unit != OV_UNIT_COLD) {
-            (void)ov_unit_revoke(engine, unit - 1, OV_MARK_GRAPH);
+            result = ov_unit_revoke(engine, unit - 1, OV_MARK_GRAPH);
         }
     }
     ov_exclusive_end(engine, &section);
+    return result;
 }
 
 void ov_graph_opaque(const char *what) { ov_bar_streaming(what); }
 
-static void pin_launch(struct ov_launch *launch) {
+static CUresult first_error(CUresult a, CUresult b) { return a != CUDA_SUCCESS ? a : b; }
+
+static CUresult pin_launch(struct ov_launch *launch) {
     struct ov_touches touches;
+    CUresult result = CUDA_SUCCESS;
     ov_scan(ov_kernel_of(launch->function), launch, &touches);
     if (touches.incomplete) {
         ov_bar_streaming("a graph holds a kernel whose parameters cannot be seen");
     }
     for (unsigned i = 0; i < touches.count; i++) {
-        pin(touches.item[i].address, touches.item[i].address + 1);
+        result = first_error(result, pin(touches.item[i].address, touches.item[i].address + 1));
     }
+    return result;
 }
 
-void ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params) {
+CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params) {
     struct ov_launch launch;
     memset(&launch, 0, sizeof launch);
     launch.function = params->func != NULL ? params->func : (CUfunction)(void *)params->kern;
     launch.params = params->kernelParams;
     launch.extra = params->extra;
-    pin_launch(&launch);
+    return pin_launch(&launch);
 }
 
-static void pin_span(const struct ov_span *span) {
-    if (span->address != 0) {
-        size_t bytes = span->rows > 1 ? (span->rows - 1) * span->pitch_bytes + span->bytes : span->bytes;
-        pin(span->address, span->address + bytes);
-    }
+static CUresult pin_span(const struct ov_span *span) {
+    size_t bytes = span->rows > 1 ? (span->rows - 1) * span->pitch_bytes + span->bytes : span->bytes;
+    return span->address != 0 ? pin(span->address, span->address + bytes) : CUDA_SUCCESS;
 }
 
-void ov_graph_copy_params(const struct ov_copy *copy) {
-    pin_span(&copy->dst);
-    pin_span(&copy->src);
+CUresult ov_graph_copy_params(const struct ov_copy *copy) {
+    return first_error(pin_span(&copy->dst), pin_span(&copy->src));
 }
 
-static void pin_kernel_node(CUgraphNode node) {
+static CUresult pin_kernel_node(CUgraphNode node) {
     CUDA_KERNEL_NODE_PARAMS params;
     memset(&params, 0, sizeof params);
     if (ov_cu->cuGraphKernelNodeGetParams_v2 == NULL || ov_cu->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's kernel node does not tell its parameters");
-        return;
+        return CUDA_SUCCESS;
     }
-    ov_graph_node_params(&params);
+    return ov_graph_node_params(&params);
 }
 
 static struct ov_span block(CUmemorytype type, CUdeviceptr device, const void *host, size_t pitch, const CUDA_MEMCPY3D *copy,
@@ -104,54 +106,49 @@ static struct ov_span block(CUmemorytype type, CUdeviceptr device, const void *h
     return span;
 }
 
-static void pin_copy_node(CUgraphNode node) {
+static CUresult pin_copy_node(CUgraphNode node) {
     CUDA_MEMCPY3D c;
     if (ov_cu->cuGraphMemcpyNodeGetParams(node, &c) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's copy node does not tell its parameters");
-        return;
+        return CUDA_SUCCESS;
     }
     struct ov_span dst = block(c.dstMemoryType, c.dstDevice, c.dstHost, c.dstPitch, &c, c.dstHeight, c.dstXInBytes, c.dstY, c.dstZ);
     struct ov_span src = block(c.srcMemoryType, c.srcDevice, c.srcHost, c.srcPitch, &c, c.srcHeight, c.srcXInBytes, c.srcY, c.srcZ);
-    pin_span(&dst);
-    pin_span(&src);
+    return first_error(pin_span(&dst), pin_span(&src));
 }
 
-static void pin_fill_node(CUgraphNode node) {
+static CUresult pin_fill_node(CUgraphNode node) {
     CUDA_MEMSET_NODE_PARAMS params;
     if (ov_cu->cuGraphMemsetNodeGetParams(node, &params) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's fill node does not tell its parameters");
-        return;
+        return CUDA_SUCCESS;
     }
     struct ov_span span = {params.dst, params.width * params.elementSize, params.height, params.pitch};
-    pin_span(&span);
+    return pin_span(&span);
 }
 
-static void walk(CUgraph graph, int depth);
+static CUresult walk(CUgraph graph, int depth);
 
-static void pin_node(CUgraphNode node, int depth) {
+static CUresult pin_node(CUgraphNode node, int depth) {
     CUgraphNodeType type;
     if (ov_cu->cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's node does not tell its kind");
-        return;
+        return CUDA_SUCCESS;
     }
     switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        pin_kernel_node(node);
-        break;
+        return pin_kernel_node(node);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        pin_copy_node(node);
-        break;
+        return pin_copy_node(node);
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        pin_fill_node(node);
-        break;
+        return pin_fill_node(node);
     case CU_GRAPH_NODE_TYPE_GRAPH: {
         CUgraph child;
         if (ov_cu->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS && depth < CHILD_DEPTH) {
-            walk(child, depth + 1);
-        } else {
-            ov_graph_opaque("a graph inside a graph cannot be seen");
+            return walk(child, depth + 1);
         }
-        break;
+        ov_graph_opaque("a graph inside a graph cannot be seen");
+        return CUDA_SUCCESS;
     }
     case CU_GRAPH_NODE_TYPE_HOST:
     case CU_GRAPH_NODE_TYPE_EMPTY:
@@ -161,29 +158,32 @@ static void pin_node(CUgraphNode node, int depth) {
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        break;
+        return CUDA_SUCCESS;
     default:
         ov_graph_opaque("a graph holds a node of a kind that cannot be looked into");
+        return CUDA_SUCCESS;
     }
 }
 
-static void walk(CUgraph graph, int depth) {
+static CUresult walk(CUgraph graph, int depth) {
     size_t count = 0;
+    CUresult result = CUDA_SUCCESS;
     if (ov_cu->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0) {
-        return;
+        return CUDA_SUCCESS; /* no graph, or an empty one: the driver's to answer */
     }
     CUgraphNode *node = calloc(count, sizeof(CUgraphNode));
     if (node == NULL || ov_cu->cuGraphGetNodes(graph, node, &count) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph does not tell its nodes");
     } else {
         for (size_t i = 0; i < count; i++) {
-            pin_node(node[i], depth);
+            result = first_error(result, pin_node(node[i], depth));
         }
     }
     free(node);
+    return result;
 }
 
-void ov_graph_instantiating(CUgraph graph) { walk(graph, 0); }
+CUresult ov_graph_instantiating(CUgraph graph) { return walk(graph, 0); }
 
 void ov_graph_launching(CUgraphExec exec, CUstream stream) {
     (void)exec;

@@ -38,6 +38,7 @@ struct ov_kernel {
     _Atomic uint8_t *slot;      /* enum ov_slot_state */
     _Atomic uint8_t watched;    /* launches compared before and after, for emitted addresses */
     _Atomic bool emits;         /* seen to write addresses into memory */
+    _Atomic bool has_output;    /* a slot was seen to write */
     _Atomic uint32_t launches;  /* logged in discovery, and of them, per slot, those with an arena address there: */
     _Atomic uint32_t *hits;     /* a slot in between is ambiguous */
     char name[64];              /* cut */

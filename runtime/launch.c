@@ -133,7 +133,7 @@ static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const
                        bool capturing) {
     struct ov_exclusive section;
     struct verdict verdict;
-    ov_exclusive_begin(engine, &section);
+    (void)ov_exclusive_begin(engine, &section);
     judge(engine, launch, touches, foreign, &verdict);
     for (unsigned i = 0; i < verdict.take_outs; i++) {
         (void)ov_unit_revoke(engine, verdict.take_out[i], verdict.mark[i]);
@@ -162,7 +162,7 @@ static void serve_other_engines(const struct ov_engine *engine, const struct ov_
         uint32_t unit = ov_unit_at(&other->arena, &other->ring, touches->item[i].address);
         if (unit != 0 && unit != OV_UNIT_COLD) {
             struct ov_exclusive section;
-            ov_exclusive_begin(other, &section);
+            (void)ov_exclusive_begin(other, &section);
             unit = ov_unit_at(&other->arena, &other->ring, touches->item[i].address);
             if (unit != 0 && unit != OV_UNIT_COLD) {
                 (void)ov_unit_revoke(other, unit - 1, OV_MARK_FOREIGN);
@@ -209,7 +209,7 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         if (acquired == OV_CONFLICT || acquired == OV_REFUSED) {
             pthread_mutex_unlock(&engine->lock);
             struct ov_exclusive section;
-            ov_exclusive_begin(engine, &section);
+            (void)ov_exclusive_begin(engine, &section);
             for (unsigned i = 0; i < launch->units; i++) {
                 (void)ov_unit_revoke(engine, launch->unit[i], OV_MARK_CROWDED);
             }

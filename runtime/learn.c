@@ -106,10 +106,14 @@ bool ov_learn_due(const struct ov_engine *engine) {
 static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov_page_digest *digest) {
     struct ov_memo *memo = &engine->learn.memo[page];
     if (!memo->hashed || memcmp(&memo->hash, &digest->hash, sizeof memo->hash) != 0) {
+        if (memo->hashed && !memo->copied) {
+            memo->uploaded = 0; /* a kernel wrote here */
+        }
         memo->hash = digest->hash;
         memo->hashed = true;
         memo->since = engine->learn.head;
     }
+    memo->copied = false;
 }
 
 static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc) {
@@ -145,6 +149,22 @@ CUresult ov_learn_hash(struct ov_engine *engine) {
         }
     }
     return result;
+}
+
+void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy) {
+    uint64_t end = address + bytes, limit = ov_page_address(&engine->arena, engine->arena.high_page);
+    end = end < limit ? end : limit;
+    while (address < end) {
+        uint64_t next = (address & ~(uint64_t)(OV_PAGE_BYTES - 1)) + OV_PAGE_BYTES;
+        next = next < end ? next : end;
+        struct ov_memo *memo = &engine->learn.memo[ov_arena_page(&engine->arena, address)];
+        memo->copied = true;
+        if (from_copy) {
+            uint64_t uploaded = memo->uploaded + (next - address);
+            memo->uploaded = uploaded < OV_PAGE_BYTES ? (uint32_t)uploaded : (uint32_t)OV_PAGE_BYTES;
+        }
+        address = next;
+    }
 }
 
 void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark) {

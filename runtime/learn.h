@@ -9,6 +9,9 @@
  *            from the host ended (at most 4 KiB before) and began there, and launches passed exactly that address, again
  *            and again, while all of it was stable. So what is only ever reached through a base pointer stays one run.
  *            A run becomes a *unit* if it covers whole pages, all stable, and was touched directly.
+ *            That bytes did not change does not prove that nobody writes: passes over the same input write the same
+ *            activations. So a run must also be *innocent*: no slot that was seen to write (watch.h) touched it, and
+ *            it was filled by copies (weights are, activations are not), or all slots that touched it are known to read.
  *   reader   a (kernel, slot) pair all of whose logged touches lie in units, after they had become stable.
  *   marks    why a run may not be streamed although it is a weight: enum ov_mark.
  *
@@ -43,7 +46,9 @@ enum ov_mark {
 struct ov_memo {
     struct ov_hash hash;
     uint64_t since;         /* place in the log from which the hash was this; 0 if not hashed */
+    uint32_t uploaded;      /* bytes of the page that copies have filled, and no kernel is known to have changed since */
     bool hashed;
+    bool copied;            /* a copy or fill has changed it since it was hashed */
     uint8_t marks;
     uint8_t strikes;        /* times it was taken out of the ring */
 };
@@ -103,6 +108,8 @@ bool ov_learn_due(const struct ov_engine *engine);
 CUresult ov_learn_hash(struct ov_engine *engine);
 /* Hashes, then forms engine->learn.runs anew. False: no clear picture yet, the old runs stay. */
 bool ov_learn_study(struct ov_engine *engine);
+/* A copy (from_copy) or a fill changed [address, address + bytes). */
+void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy);
 /* Marks all pages of the run, or allocation, around an address. */
 void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark);
 /* Forgets what is known of pages: they were freed. */

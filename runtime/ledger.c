@@ -12,7 +12,7 @@ size_t ov_ledger_held(const struct ov_ledger *ledger) {
 }
 
 size_t ov_ledger_left(const struct ov_ledger *ledger) {
-    size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes;
+    size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes[OV_FOR_SCRATCH] + ledger->set_aside_bytes[OV_FOR_SMALL];
     return held < ledger->budget_bytes ? ledger->budget_bytes - held : 0;
 }
 
@@ -26,7 +26,7 @@ void ov_ledger_add(struct ov_ledger *ledger, enum ov_purpose purpose, size_t byt
 
 bool ov_ledger_take(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes) {
     if (purpose == OV_FOR_SCRATCH) {
-        ledger->set_aside_bytes = 0;
+        ledger->set_aside_bytes[OV_FOR_SCRATCH] = 0;
     }
     if (bytes > ov_ledger_left(ledger)) {
         return false;
@@ -39,18 +39,21 @@ void ov_ledger_give(struct ov_ledger *ledger, enum ov_purpose purpose, size_t by
     ledger->held_bytes[purpose] -= bytes;
 }
 
-/* Blocks fill up unevenly: one more than the sum needs. */
+/* Blocks fill up unevenly: half as much again as the sum needs. */
 static size_t small_held(size_t small_bytes) {
-    return small_bytes == 0 ? 0 : ((small_bytes + SMALL_BLOCK - 1) / SMALL_BLOCK + 1) * SMALL_BLOCK;
+    return (small_bytes + small_bytes / 2 + SMALL_BLOCK - 1) / SMALL_BLOCK * SMALL_BLOCK;
 }
 
 bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes) {
-    return small_held(ledger->small_bytes + bytes) - ledger->held_bytes[OV_FOR_SMALL] <= ov_ledger_left(ledger);
+    size_t more = small_held(ledger->small_bytes + bytes) - ledger->held_bytes[OV_FOR_SMALL];
+    size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes[OV_FOR_SCRATCH];
+    return more == 0 || (held < ledger->budget_bytes && more <= ledger->budget_bytes - held);
 }
 
 void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes) {
     ledger->small_bytes += add_bytes - remove_bytes;
     ledger->held_bytes[OV_FOR_SMALL] = 0;
+    ledger->set_aside_bytes[OV_FOR_SMALL] = 0;
     ov_ledger_add(ledger, OV_FOR_SMALL, small_held(ledger->small_bytes));
 }
 

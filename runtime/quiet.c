@@ -60,7 +60,10 @@ static void attend(struct ov_engine *engine) {
         return;
     }
     uint64_t begin = now_ns();
-    ov_exclusive_begin(engine, &section);
+    if (ov_exclusive_begin(engine, &section) != CUDA_SUCCESS) {
+        work = NOTHING;
+        replan = false;
+    }
     if (work == STUDY) {
         study(engine);
     } else if (work == LOOK) {

@@ -78,6 +78,7 @@ struct ov_copy {
     const void *host_source;    /* payload when the source is host memory, else NULL */
     CUstream stream;            /* canonical */
     bool gated;                 /* private to the engine: end has to leave the gate */
+    CUresult refused;           /* set by begin: not CUDA_SUCCESS, and the wrapper returns it in place of the driver's call */
 };
 void ov_copy_begin(struct ov_copy *copy);
 void ov_copy_end(struct ov_copy *copy, CUresult result);
@@ -123,10 +124,11 @@ void ov_quiet_point(void);  /* after a call in which the program waited for the 
 /* Captures and graphs. */
 void ov_capture_began(CUstream stream);                         /* after success */
 void ov_capture_ended(CUstream stream);                         /* after cuStreamEndCapture, whatever its result */
-void ov_graph_instantiating(CUgraph graph);                     /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
+/* Not CUDA_SUCCESS: what the graph touches could not be taken out of the ring; the wrapper returns it. */
+CUresult ov_graph_instantiating(CUgraph graph);                     /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
 void ov_graph_launching(CUgraphExec exec, CUstream stream);     /* before cuGraphLaunch */
-void ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params);       /* before cuGraphExecKernelNodeSetParams (v2) */
-void ov_graph_copy_params(const struct ov_copy *copy);          /* before cuGraphExecMemcpy/MemsetNodeSetParams */
+CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params);       /* before cuGraphExecKernelNodeSetParams (v2) */
+CUresult ov_graph_copy_params(const struct ov_copy *copy);          /* before cuGraphExecMemcpy/MemsetNodeSetParams */
 void ov_graph_opaque(const char *what);                         /* a graph form we cannot look into: nothing is streamed any more */
 
 #endif

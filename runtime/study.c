@@ -6,6 +6,7 @@
 #include "learn.h"
 #include "log.h"
 #include "trace.h"
+#include "watch.h"
 
 /* Kernels may read this far past the end of a tensor, so packers leave gaps of up to this size. */
 #define GAP_BYTES 4096u
@@ -277,7 +278,68 @@ static bool ambiguous(const struct ov_log_entry *entry) {
     return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
 }
 
-/* Also says which entries lie in units, and puts marks on runs. */
+/* A slot that was looked at often enough, and did not write while another slot of its kernel did. */
+static bool reads_only(const struct ov_kernel *kernel, uint32_t slot) {
+    if (kernel == NULL) {
+        return false;
+    }
+    uint32_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    uint32_t wanted = launches < OV_WATCH_LAUNCHES ? launches : OV_WATCH_LAUNCHES;
+    enum ov_slot_state state = ov_slot(kernel, slot);
+    return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
+}
+
+static bool filled_by_copies(const struct study *study, const struct ov_run *run) {
+    const struct ov_alloc *alloc = ov_alloc_of(study->engine, run->first);
+    uint64_t uploaded = 0;
+    uint64_t begin = ov_page_address(&study->engine->arena, run->first);
+    uint64_t end = begin + ((uint64_t)run->pages << OV_PAGE_SHIFT);
+    uint64_t used_end = ov_page_address(&study->engine->arena, alloc->first) + alloc->bytes;
+    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
+        uploaded += study->engine->learn.memo[p].uploaded;
+    }
+    end = used_end < end ? used_end : end;
+    return uploaded * 10 >= (end - begin) * 9;
+}
+
+static void find_runs(struct study *study) {
+    for (size_t i = 0; i < study->count; i++) {
+        study->run[i] = run_at(&study->runs, study->entry[i].address);
+    }
+}
+
+/* Drops runs that somebody may write. */
+static bool keep_innocent(struct study *study) {
+    enum { FILLED = 1, WRITTEN = 2, DOUBTED = 4 };
+    uint8_t *what = calloc(study->runs.count + 1, 1);
+    if (what == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < study->runs.count; i++) {
+        what[i] = filled_by_copies(study, &study->runs.item[i]) ? FILLED : 0;
+    }
+    find_runs(study);
+    for (size_t i = 0; i < study->count; i++) {
+        const struct ov_log_entry *entry = &study->entry[i];
+        if (study->run[i] != 0) {
+            bool writes = entry->kernel != NULL && ov_slot(entry->kernel, entry->slot) == OV_SLOT_WRITER;
+            what[study->run[i] - 1] |= writes ? WRITTEN : reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
+        }
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < study->runs.count; i++) {
+        bool in_ring = study->engine->arena.page[study->runs.item[i].first].backing == OV_RING;
+        if (in_ring || ((what[i] & WRITTEN) == 0 && (what[i] & (FILLED | DOUBTED)) != DOUBTED)) {
+            study->runs.item[kept++] = study->runs.item[i];
+        }
+    }
+    study->runs.count = kept;
+    free(what);
+    find_runs(study);
+    return true;
+}
+
+/* Says of pairs whether they read, and puts marks on runs. */
 static bool judge_pairs(struct study *study) {
     uint64_t *since = calloc(study->runs.count + 1, sizeof *since);
     if (since == NULL) {
@@ -290,7 +352,7 @@ static bool judge_pairs(struct study *study) {
     for (int step = 0; step < 3; step++) {
         for (size_t i = 0; i < study->count; i++) {
             const struct ov_log_entry *entry = &study->entry[i];
-            uint32_t run = study->run[i] = run_at(&study->runs, entry->address);
+            uint32_t run = study->run[i];
             bool reads = run != 0 && study->place[i] >= since[run - 1];
             if (entry->kernel == NULL) {
                 continue;
@@ -375,6 +437,21 @@ static void log_marks(const struct study *study) {
     }
 }
 
+/* A repetition at the end of the log may be a part of a pass (micro-batches go through the last layer again and again): a
+ * cycle holds nearly all units that are used. */
+static bool holds_most(const uint32_t *sequence, size_t length, size_t period, uint32_t runs) {
+    uint8_t *seen = calloc((size_t)runs + 1, 1);
+    size_t all = 0, inside = 0;
+    for (size_t i = 0; seen != NULL && i < length; i++) {
+        bool in_cycle = i >= length - period;
+        all += (seen[sequence[i]] & 1) == 0;
+        inside += in_cycle && (seen[sequence[i]] & 2) == 0;
+        seen[sequence[i]] |= in_cycle ? 3 : 1;
+    }
+    free(seen);
+    return inside * 10 >= all * 9;
+}
+
 /* The sequence of runs, without repeats, and the groups that launches use together. */
 static bool form_order(struct study *study) {
     struct ov_runs *runs = &study->runs;
@@ -407,6 +484,9 @@ static bool form_order(struct study *study) {
     }
     length = ov_compress(sequence, length);
     size_t period = ov_find_period(sequence, length, 2);
+    if (!holds_most(sequence, length, period, runs->count)) {
+        period = 0;
+    }
     runs->periodic = period != 0;
     runs->cycle_length = period != 0 ? period : length < APERIODIC_TOUCHES ? length : APERIODIC_TOUCHES;
     memmove(sequence, sequence + (length - runs->cycle_length), runs->cycle_length * sizeof *sequence);
@@ -434,7 +514,7 @@ bool ov_learn_study(struct ov_engine *engine) {
     bool done = ov_learn_hash(engine) == CUDA_SUCCESS;
     ov_others_each(engine, look_outside, engine);
     done = done && ov_inspect_fetch(engine) == CUDA_SUCCESS && load_log(&study) && count_addresses(&study) &&
-           form_runs(&study) && judge_pairs(&study) && form_order(&study);
+           form_runs(&study) && keep_innocent(&study) && judge_pairs(&study) && form_order(&study);
     if (done) {
         mark_hidden(&study);
         settle_marks(&study);

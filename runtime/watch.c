@@ -7,32 +7,48 @@
 #include "engine.h"
 #include "log.h"
 
-/* How much is searched from an address on: kernels that compute pointers write them near the start of their scratch. */
-#define SEARCH_PAGES 32u
+/* How much is looked at from an address on: an output is written from its start, a table of pointers is short. */
+#define REGION_BYTES ((uint64_t)64 << 20)
 
-static CUresult digest_addresses(struct ov_engine *engine, const struct ov_touches *touches, uint64_t *sum) {
+/* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation, or the
+ * first page in the ring, which nobody writes. */
+static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *touches, uint64_t begin) {
+    uint32_t page = ov_arena_page(&engine->arena, begin);
+    const struct ov_alloc *alloc = ov_alloc_of(engine, page);
+    if (alloc == NULL) {
+        return begin;
+    }
+    uint64_t end = begin + REGION_BYTES;
+    uint32_t p = page;
+    while (p < alloc->first + alloc->pages && ov_page_address(&engine->arena, p) < end &&
+           (engine->arena.page[p].backing == OV_DEVICE || engine->arena.page[p].backing == OV_HOST)) {
+        p++;
+    }
+    uint64_t mapped_end = ov_page_address(&engine->arena, p);
+    end = mapped_end < end ? mapped_end : end;
+    for (unsigned i = 0; i < touches->count; i++) {
+        uint64_t other = touches->item[i].address;
+        end = other > begin && other < end ? other : end;
+    }
+    return end;
+}
+
+static CUresult digest_touches(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash,
+                               uint64_t *addresses) {
     CUresult result = CUDA_SUCCESS;
-    *sum = 0;
     for (unsigned i = 0; i < touches->count && result == CUDA_SUCCESS; i++) {
-        uint64_t address = touches->item[i].address;
-        if (ov_engine_of(address) != engine) {
+        uint64_t begin = (touches->item[i].address + 7) & ~(uint64_t)7;
+        memset(&hash[i], 0, sizeof hash[i]);
+        if (ov_engine_of(begin) != engine) {
             continue;
         }
-        uint32_t page = ov_arena_page(&engine->arena, address);
-        const struct ov_alloc *alloc = ov_alloc_of(engine, page);
-        if (alloc == NULL) {
-            continue;
+        uint64_t end = region_end(engine, touches, begin);
+        struct ov_page_digest digest = {{0, 0}, 0};
+        if (end > begin) {
+            result = ov_inspect_range(engine, begin, end - begin, &digest);
         }
-        uint32_t pages = 0; /* what is aliased to the ring holds anything, and nobody writes it */
-        while (page + pages < alloc->first + alloc->pages && pages < SEARCH_PAGES &&
-               (engine->arena.page[page + pages].backing == OV_DEVICE || engine->arena.page[page + pages].backing == OV_HOST)) {
-            pages++;
-        }
-        struct ov_page_digest digest[SEARCH_PAGES];
-        result = ov_inspect_pages(engine, ov_page_address(&engine->arena, page), pages, digest);
-        for (uint32_t p = 0; p < pages && result == CUDA_SUCCESS; p++) {
-            *sum += digest[p].addresses * (2 * (uint64_t)(page + p) + 1);
-        }
+        hash[i] = digest.hash;
+        *addresses += digest.addresses * (2 * (begin >> 3) + 1);
     }
     return result;
 }
@@ -48,12 +64,35 @@ static void digest_other(void *context, CUdeviceptr address, size_t bytes) {
 }
 
 /* The launch's memory in the arena, and all small memory, which a kernel may reach by addresses that are not tested. */
-static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *touches, uint64_t *sum) {
+static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash, uint64_t *sum) {
     struct others_sum others = {engine, 0};
     ov_others_each(engine, digest_other, &others);
-    CUresult result = digest_addresses(engine, touches, sum);
-    *sum += others.sum;
-    return result;
+    *sum = others.sum;
+    return digest_touches(engine, touches, hash, sum);
+}
+
+/* Slots whose memory changed write it. */
+static void judge_outputs(struct ov_kernel *kernel, const struct ov_watch *watch, const struct ov_hash *after) {
+    for (unsigned i = 0; i < watch->touches.count && kernel != NULL; i++) {
+        if (memcmp(&after[i], &watch->before[i], sizeof after[i]) != 0) {
+            ov_slot_set(kernel, watch->touches.item[i].slot, OV_SLOT_WRITER);
+            atomic_store(&kernel->has_output, true);
+        }
+    }
+}
+
+static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark mark) {
+    const struct ov_unit *unit = &engine->ring.unit[index];
+    struct ov_alloc *alloc = ov_alloc_of(engine, unit->first);
+    for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
+        engine->learn.memo[p].marks |= (uint8_t)mark;
+        engine->learn.memo[p].strikes++;
+    }
+    if (alloc != NULL) {
+        alloc->dirty = true;
+    }
+    engine->revoked_pages += unit->pages;
+    ov_engine_learn(engine);
 }
 
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
@@ -62,7 +101,6 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
     CUresult result = watch != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (watch != NULL) {
         watch->touches = *touches;
-        result = digest_all(engine, touches, &watch->addresses);
     }
     for (unsigned i = 0; i < units; i++) {
         CUresult revoked = ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
@@ -70,7 +108,13 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
             watch->unit[watch->units++] = unit[i];
         }
     }
+    if (result == CUDA_SUCCESS) {
+        result = digest_all(engine, touches, watch->before, &watch->addresses);
+    }
     if (result != CUDA_SUCCESS) {
+        for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
+            leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
+        }
         free(watch);
         return NULL;
     }
@@ -103,25 +147,16 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
-static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark mark) {
-    const struct ov_unit *unit = &engine->ring.unit[index];
-    struct ov_alloc *alloc = ov_alloc_of(engine, unit->first);
-    for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
-        engine->learn.memo[p].marks |= (uint8_t)mark;
-        engine->learn.memo[p].strikes++;
-    }
-    if (alloc != NULL) {
-        alloc->dirty = true;
-    }
-    engine->revoked_pages += unit->pages;
-    ov_engine_learn(engine);
-}
-
 void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch) {
     struct ov_exclusive section;
     uint64_t addresses = 0;
-    ov_exclusive_begin(engine, &section);
-    bool emits = digest_all(engine, &watch->touches, &addresses) != CUDA_SUCCESS || addresses != watch->addresses;
+    (void)ov_exclusive_begin(engine, &section);
+    struct ov_hash after[OV_TOUCHES];
+    bool known = digest_all(engine, &watch->touches, after, &addresses) == CUDA_SUCCESS;
+    bool emits = !known || addresses != watch->addresses;
+    if (known) {
+        judge_outputs(kernel, watch, after);
+    }
     if (emits && kernel != NULL) {
         atomic_store(&kernel->emits, true);
         ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);

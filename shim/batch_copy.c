@@ -37,11 +37,14 @@ static bool batch_open(struct batch *batch, size_t count)
     return batch->copy != NULL;
 }
 
-static void batch_begin(struct batch *batch)
+static CUresult batch_begin(struct batch *batch)
 {
+    CUresult refused = CUDA_SUCCESS;
     for (size_t i = 0; i < batch->count; i++) {
         ov_copy_begin(&batch->copy[i]);
+        refused = refused != CUDA_SUCCESS ? refused : batch->copy[i].refused;
     }
+    return refused;
 }
 
 static void batch_end(struct batch *batch, CUresult result)
@@ -117,8 +120,8 @@ static size_t readable(size_t count, const void *a, const void *b, const void *c
             return CUDA_ERROR_OUT_OF_MEMORY;                  \
         }                                                     \
         describe_call;                                        \
-        batch_begin(&batch);                                  \
-        const CUresult result = OV_REAL(name, args);          \
+        const CUresult refused = batch_begin(&batch);         \
+        const CUresult result = refused != CUDA_SUCCESS ? refused : OV_REAL(name, args); \
         batch_end(&batch, result);                            \
         return result;                                        \
     }

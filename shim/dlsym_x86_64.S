@@ -6,7 +6,7 @@
 
     .text
 
-.macro lookup_stub name, versioned
+.macro lookup_entry name, versioned
     .globl  \name
     .type   \name, @function
     .p2align 4
@@ -45,8 +45,8 @@
 .endm
 
     .hidden ov_dlsym_lookup
-    lookup_stub dlsym, 0
-    lookup_stub dlvsym, 1
+    lookup_entry dlsym, 0
+    lookup_entry dlvsym, 1
 
 #endif
     .section .note.GNU-stack, "", %progbits

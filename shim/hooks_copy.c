@@ -18,7 +18,7 @@ static void quiet_after(CUresult result, bool waited)
     {                                                           \
         struct ov_copy copy = {.stream = stream_, __VA_ARGS__}; \
         ov_copy_begin(&copy);                                   \
-        const CUresult result = OV_REAL(name, args);            \
+        const CUresult result = copy.refused ? copy.refused : OV_REAL(name, args); \
         ov_copy_end(&copy, result);                             \
         quiet_after(result, waited);                            \
         return result;                                          \
@@ -95,7 +95,7 @@ FILL_BODIES(32, unsigned)
         struct ov_copy told = {.stream = stream_};                      \
         const bool to_host = describe(&told, copy);                     \
         ov_copy_begin(&told);                                           \
-        const CUresult result = OV_REAL(name, args);                    \
+        const CUresult result = told.refused ? told.refused : OV_REAL(name, args); \
         ov_copy_end(&told, result);                                     \
         quiet_after(result, to_host &&blocking);                        \
         return result;                                                  \

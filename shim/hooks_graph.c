@@ -35,8 +35,8 @@ CAPTURE_BODIES(_ptsz)
 #define TAKE_IN_BODY(name, params, args, graph_) \
     CUresult ov_body_##name params               \
     {                                            \
-        ov_graph_instantiating(graph_);          \
-        return OV_REAL(name, args);              \
+        const CUresult pinned = ov_graph_instantiating(graph_); \
+        return pinned != CUDA_SUCCESS ? pinned : OV_REAL(name, args); \
     }
 
 #define LOG_PARAMS CUgraphExec *out, CUgraph graph, CUgraphNode *error_node, char *log, size_t log_bytes
@@ -68,106 +68,89 @@ GRAPH_LAUNCH_BODY()
 GRAPH_LAUNCH_BODY(_ptsz)
 
 /* All versions of kernel node parameters agree in the members up to `extra`. */
-#define TELL_KERNEL(call, kernel_)                    \
-    do {                                              \
-        const CUDA_KERNEL_NODE_PARAMS told = {        \
-            .func = (call)->func,                     \
-            .gridDimX = (call)->gridDimX,             \
-            .gridDimY = (call)->gridDimY,             \
-            .gridDimZ = (call)->gridDimZ,             \
-            .blockDimX = (call)->blockDimX,           \
-            .blockDimY = (call)->blockDimY,           \
-            .blockDimZ = (call)->blockDimZ,           \
-            .sharedMemBytes = (call)->sharedMemBytes, \
-            .kernelParams = (call)->kernelParams,     \
-            .extra = (call)->extra,                   \
-            .kern = (kernel_),                        \
-        };                                            \
-        ov_graph_node_params(&told);                  \
-    } while (0)
+#define TELL_KERNEL(call, kernel_)                                    \
+    ov_graph_node_params(&(const CUDA_KERNEL_NODE_PARAMS){            \
+        .func = (call)->func,                                         \
+        .gridDimX = (call)->gridDimX,                                 \
+        .gridDimY = (call)->gridDimY,                                 \
+        .gridDimZ = (call)->gridDimZ,                                 \
+        .blockDimX = (call)->blockDimX,                               \
+        .blockDimY = (call)->blockDimY,                               \
+        .blockDimZ = (call)->blockDimZ,                               \
+        .sharedMemBytes = (call)->sharedMemBytes,                     \
+        .kernelParams = (call)->kernelParams,                         \
+        .extra = (call)->extra,                                       \
+        .kern = (kernel_),                                            \
+    })
 
-static void tell_copy(const CUDA_MEMCPY3D *call)
+static CUresult tell_copy(const CUDA_MEMCPY3D *call)
 {
     struct ov_copy told = {0};
     ov_describe_3d(&told, call);
-    ov_graph_copy_params(&told);
+    return ov_graph_copy_params(&told);
 }
 
-static void tell_fill(CUdeviceptr dst, size_t width_bytes, size_t height, size_t pitch_bytes)
+static CUresult tell_fill(CUdeviceptr dst, size_t width_bytes, size_t height, size_t pitch_bytes)
 {
     const struct ov_copy told = {.dst = {dst, width_bytes, height, pitch_bytes ? pitch_bytes : width_bytes}};
-    ov_graph_copy_params(&told);
+    return ov_graph_copy_params(&told);
 }
 
 CUresult ov_body_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                 const CUDA_KERNEL_NODE_PARAMS_v1 *params)
 {
-    if (params != NULL) {
-        TELL_KERNEL(params, NULL);
-    }
-    return OV_REAL(cuGraphExecKernelNodeSetParams, (exec, node, params));
+    const CUresult pinned = params != NULL ? TELL_KERNEL(params, NULL) : CUDA_SUCCESS;
+    return pinned != CUDA_SUCCESS ? pinned : OV_REAL(cuGraphExecKernelNodeSetParams, (exec, node, params));
 }
 
 CUresult ov_body_cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
                                                    const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    if (params != NULL) {
-        ov_graph_node_params(params);
-    }
-    return OV_REAL(cuGraphExecKernelNodeSetParams_v2, (exec, node, params));
+    const CUresult pinned = params != NULL ? ov_graph_node_params(params) : CUDA_SUCCESS;
+    return pinned != CUDA_SUCCESS ? pinned : OV_REAL(cuGraphExecKernelNodeSetParams_v2, (exec, node, params));
 }
 
 CUresult ov_body_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params,
                                                 CUcontext context)
 {
-    if (params != NULL) {
-        tell_copy(params);
-    }
-    return OV_REAL(cuGraphExecMemcpyNodeSetParams, (exec, node, params, context));
+    const CUresult pinned = params != NULL ? tell_copy(params) : CUDA_SUCCESS;
+    return pinned != CUDA_SUCCESS ? pinned : OV_REAL(cuGraphExecMemcpyNodeSetParams, (exec, node, params, context));
 }
 
 CUresult ov_body_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                 const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
 {
-    if (params != NULL) {
-        tell_fill(params->dst, params->width * params->elementSize, params->height, params->pitch);
-    }
-    return OV_REAL(cuGraphExecMemsetNodeSetParams, (exec, node, params, context));
+    const CUresult pinned = params != NULL ? tell_fill(params->dst, params->width * params->elementSize, params->height, params->pitch) : CUDA_SUCCESS;
+    return pinned != CUDA_SUCCESS ? pinned : OV_REAL(cuGraphExecMemsetNodeSetParams, (exec, node, params, context));
 }
 
-static void tell_node(const CUgraphNodeParams *params)
+static CUresult tell_node(const CUgraphNodeParams *params)
 {
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        TELL_KERNEL(&params->kernel, params->kernel.kern);
-        break;
+        return TELL_KERNEL(&params->kernel, params->kernel.kern);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-        tell_copy(&params->memcpy.copyParams);
-        break;
+        return tell_copy(&params->memcpy.copyParams);
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        tell_fill(params->memset.dst, params->memset.width * params->memset.elementSize, params->memset.height,
-                  params->memset.pitch);
-        break;
+        return tell_fill(params->memset.dst, params->memset.width * params->memset.elementSize, params->memset.height,
+                         params->memset.pitch);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-        ov_graph_instantiating(params->graph.graph);
-        break;
+        return ov_graph_instantiating(params->graph.graph);
     case CU_GRAPH_NODE_TYPE_HOST:
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-        break; /* no device memory */
+        return CUDA_SUCCESS; /* no device memory */
     default:
         ov_graph_opaque("cuGraphExecNodeSetParams of a memory, batch or conditional node");
-        break;
+        return CUDA_SUCCESS;
     }
 }
 
 CUresult ov_body_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
 {
-    if (params != NULL) {
-        tell_node(params);
-    }
-    return OV_REAL(cuGraphExecNodeSetParams, (exec, node, params));
+    const CUresult pinned = params != NULL ? tell_node(params) : CUDA_SUCCESS;
+    return pinned != CUDA_SUCCESS ? pinned : OV_REAL(cuGraphExecNodeSetParams, (exec, node, params));
 }

@@ -1,8 +1,8 @@
 /*
  * lookup.h - what our dlsym() and dlvsym() answer.
  *
- * The exported functions are stubs in assembly (dlsym_<machine>.S). They ask ov_dlsym_lookup(); if it gives a wrapper,
- * that is the answer; otherwise they put all arguments back and jump to `real`, so that the C library sees its
+ * The exported functions are written in assembly (dlsym_<machine>.S). They ask ov_dlsym_lookup(); if it gives a
+ * wrapper, that is the answer; otherwise they put all arguments back and jump to `real`, so that the C library sees its
  * caller's own return address and RTLD_NEXT means what it would mean without us. That is why they are not in C.
  *
  * Only exact names of OV_HOOK rows are looked at. The answer is a wrapper if and only if the question would have been
@@ -20,7 +20,7 @@
 
 #include "resolver.h"
 
-/* Lies on the stub's stack; the layout is the stubs' too. */
+/* Lies on their stack; the assembly knows the layout. */
 struct ov_lookup {
     void *real;          /* out: where to go on to when there is no wrapper */
     const void *caller;  /* return address */

@@ -108,10 +108,13 @@ static void fill_by_getproc(bool four, cuuint64_t flags)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         void *function = NULL;
         CUdriverProcAddressQueryResult status;
-        CUresult result = four ? ask_four(rows[i].base, &function, rows[i].version, flags)
-                               : ask_five(rows[i].base, &function, rows[i].version, flags, &status);
+        /* The per-thread forms are from CUDA 7. */
+        const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+        const int version = per_thread && rows[i].version < 7000 ? 7000 : rows[i].version;
+        CUresult result = four ? ask_four(rows[i].base, &function, version, flags)
+                               : ask_five(rows[i].base, &function, version, flags, &status);
         if (result != CUDA_SUCCESS) {
-            gpu_die("cuGetProcAddress(%s, %d): error %d", rows[i].base, rows[i].version, (int)result);
+            gpu_die("cuGetProcAddress(%s, %d): error %d", rows[i].base, version, (int)result);
         }
         set_field(&rows[i], function);
     }

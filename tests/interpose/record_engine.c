@@ -217,9 +217,10 @@ void ov_capture_ended(CUstream stream)
     record("capture_ended %p", (void *)stream);
 }
 
-void ov_graph_instantiating(CUgraph graph)
+CUresult ov_graph_instantiating(CUgraph graph)
 {
     record("graph_instantiating %p", (void *)graph);
+    return CUDA_SUCCESS;
 }
 
 void ov_graph_launching(CUgraphExec exec, CUstream stream)
@@ -227,16 +228,18 @@ void ov_graph_launching(CUgraphExec exec, CUstream stream)
     record("graph_launching %p stream=%p", (void *)exec, (void *)stream);
 }
 
-void ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)
 {
     record("graph_node_params func=%p kern=%p grid=%u shared=%u params=%p extra=%p", (void *)params->func,
            (void *)params->kern, params->gridDimX, params->sharedMemBytes, (void *)params->kernelParams,
            (void *)params->extra);
+    return CUDA_SUCCESS;
 }
 
-void ov_graph_copy_params(const struct ov_copy *copy)
+CUresult ov_graph_copy_params(const struct ov_copy *copy)
 {
     record_copy("graph_copy_params", copy);
+    return CUDA_SUCCESS;
 }
 
 void ov_graph_opaque(const char *what)

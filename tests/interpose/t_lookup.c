@@ -8,11 +8,11 @@
 static void foreign_names(void)
 {
     load_driver();
-    void *stub = dlopen("libstrangers.so", RTLD_NOW);
-    CHECK(stub != NULL);
+    void *strangers = dlopen("libstrangers.so", RTLD_NOW);
+    CHECK(strangers != NULL);
     static const char *const names[] = {"cudnnCreate", "cublasCreate_v2", "curl_easy_init", "cuda_like", "cu"};
     for (int i = 0; i < 5; i++) {
-        int (*function)(void) = (int (*)(void))dlsym(stub, names[i]);
+        int (*function)(void) = (int (*)(void))dlsym(strangers, names[i]);
         CHECK(function != NULL && function() == i + 1);
         CHECK(!is_wrapper((void *)function));
     }
@@ -22,8 +22,8 @@ static void foreign_names(void)
 static void same_name_elsewhere(void)
 {
     load_driver();
-    void *stub = dlopen("libstrangers.so", RTLD_NOW | RTLD_LOCAL);
-    int (*function)(void) = (int (*)(void))dlsym(stub, "cuMemAlloc_v2");
+    void *strangers = dlopen("libstrangers.so", RTLD_NOW | RTLD_LOCAL);
+    int (*function)(void) = (int (*)(void))dlsym(strangers, "cuMemAlloc_v2");
     CHECK(function != NULL && function() == 99);
 }
 

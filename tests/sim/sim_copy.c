@@ -112,16 +112,20 @@ static struct sim_access *row_accesses(const struct copy_run *run)
     return access;
 }
 
-/* Nothing to move, a wild device address, or memory of a device that cannot be reached are refused at the call. */
+/*
+ * Copies and sets are checked at the call, and the context survives (driver 580, also for mappings without the right):
+ * past the end of an allocation, reserved space with nothing behind it, a read-only mapping that is to be written.
+ */
 static CUresult access_refused(const struct sim_lane *lane, const struct sim_access *access, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct sim_range *range = sim_range_find(access[i].address);
-        if (range == NULL || range->kind == SIM_RANGE_RESERVED) {
+        if (range == NULL) {
             continue;
         }
-        if (sim_memory_check(access[i].address, access[i].bytes, access[i].writes, lane->context->device) ==
-            SIM_ACCESS_UNMAPPED) {
+        enum sim_access_state state =
+            sim_memory_check(access[i].address, access[i].bytes, access[i].writes, lane->context->device);
+        if (state == SIM_ACCESS_UNMAPPED || (state == SIM_ACCESS_DENIED && range->kind == SIM_RANGE_RESERVED)) {
             return CUDA_ERROR_INVALID_VALUE;
         }
     }

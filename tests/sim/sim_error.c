@@ -63,6 +63,8 @@
     X(CUDA_ERROR_TIMEOUT, "wait operation timed out")                                                                \
     X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,                                                                          \
       "the graph update was not performed because it included changes which violated constraints")                   \
+    X(CUDA_ERROR_LOSSY_QUERY, "the older form of this query cannot tell edge data")                                  \
+    X(CUDA_ERROR_INVALID_CLUSTER_SIZE, "the cluster does not suit the launch")                                       \
     X(CUDA_ERROR_UNKNOWN, "unknown error")
 
 static const struct {

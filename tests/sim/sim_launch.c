@@ -107,13 +107,12 @@ static CUresult read_extra(void **extra, const void **buffer, size_t *bytes)
     return CUDA_SUCCESS;
 }
 
-/* The real driver counts the buffer in words: a few missing bytes of the last one pass, a word too many does not. */
+/* Driver 580 takes any buffer that is not longer than the parameters; what is missing is zero here. */
 static CUresult check_buffer(const void *buffer, size_t bytes, size_t needed)
 {
-    size_t words = (bytes + 7) / 8, needed_words = (needed + 7) / 8;
-    if (buffer == NULL || words < needed_words)
+    if (buffer == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    return words > needed_words ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
+    return bytes > needed ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
 }
 
 static CUresult gather(struct sim_launch *launch, void **params, void **extra)

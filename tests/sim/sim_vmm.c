@@ -291,8 +291,7 @@ SIM_API(SIM_SOUND, cuMemMap,
     (void)call;
     struct sim_handle *handle = handle_get(number);
     struct sim_range *range = sim_range_find(ptr);
-    if (handle == NULL || flags != 0 || size == 0 || !aligned(ptr) || !aligned(size) || !aligned(offset) ||
-        offset + size > handle->backing->bytes) {
+    if (handle == NULL || flags != 0 || size == 0 || !aligned(ptr) || !aligned(size) || !aligned(offset)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (offset != 0 || size != handle->backing->bytes) {
@@ -341,14 +340,38 @@ static CUresult whole_mappings(uint64_t ptr, uint64_t size, struct sim_range **o
     return CUDA_SUCCESS;
 }
 
+/* What lies in a range that is to be unmapped: holes do not matter, a mapping that is cut does. */
+static CUresult cut_mappings(const struct sim_range *range, uint64_t ptr, uint64_t end, size_t *count)
+{
+    *count = 0;
+    for (uint64_t at = ptr; at < end;) {
+        const struct sim_mapping *mapping = sim_vmm_find(range, at);
+        if (mapping != NULL && (mapping->address != at || mapping->bytes > end - at)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *count += mapping != NULL;
+        at += mapping != NULL ? mapping->bytes : SIM_PAGE_BYTES;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* As on driver 580: unmapping what is not mapped works, also past the end of the reservation. */
 SIM_API(SIM_SOUND, cuMemUnmap, (CUdeviceptr ptr, size_t size), ptr, size)
 {
-    struct sim_range *range;
+    struct sim_range *range = sim_range_find(ptr);
     size_t count;
-    SIM_TRY(whole_mappings(ptr, size, &range, &count));
-    sim_charge(call, (double)(count - 1) * (double)call->function->cost_ns);
-    for (uint64_t at = ptr; at < ptr + size;) {
+    if (range == NULL || range->kind != SIM_RANGE_RESERVED || size == 0 || !aligned(ptr) || !aligned(size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    uint64_t left = range->address + range->bytes - ptr, end = ptr + (size < left ? size : left);
+    SIM_TRY(cut_mappings(range, ptr, end, &count));
+    sim_charge(call, (count > 1 ? (double)(count - 1) : 0) * (double)call->function->cost_ns);
+    for (uint64_t at = ptr; at < end;) {
         struct sim_mapping *mapping = sim_vmm_find(range, at);
+        if (mapping == NULL) {
+            at += SIM_PAGE_BYTES;
+            continue;
+        }
         at += mapping->bytes;
         sim_race_mapping(call->function->name, mapping);
         sim_space_clear(mapping->address, mapping->bytes);

@@ -48,13 +48,12 @@ START_TEST(extra_buffer)
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &params, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
     OK(cuLaunchKernel(probe("probe_fill"), 4, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
     expect(77);
-    bytes =
-        sizeof params + 8; /* as the real driver: a word too many is refused, a missing byte of the last word is not */
+    bytes = sizeof params + 1; /* as the real driver: too long is refused, too short is not */
     ANSWERS(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
             cuLaunchKernel(probe("probe_fill"), 4, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
-    bytes = sizeof params - 1;
+    bytes = 16; /* then the count is zero */
     OK(cuLaunchKernel(probe("probe_fill"), 4, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
-    bytes = sizeof params - 8;
+    extra[1] = NULL;
     ANSWERS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(probe("probe_fill"), 4, 1, 1, 128, 1, 1, 0, NULL, NULL, extra));
 }
 END_TEST

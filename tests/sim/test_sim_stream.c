@@ -37,6 +37,8 @@ static double copy_speed(size_t bytes, int pinned)
     OK(cuMemcpyHtoDAsync(device, host, bytes, s));
     OK(cuEventRecord(end, s));
     OK(cuEventSynchronize(end));
+    if (!pinned)
+        free(host);
     return (double)bytes / seconds_between(begin, end) / 1e9;
 }
 
