@@ -190,12 +190,19 @@ void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CU
 
 void ov_handle_removed(CUmemGenericAllocationHandle handle) { ov_foreign_removed(HANDLE_KEY(handle)); }
 
+/* A mapping of the program's own may have no access yet, or none for this device. */
+static bool readable(const struct ov_engine *engine, CUdeviceptr address) {
+    unsigned long long flags = 0;
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = engine->device};
+    return ov_cu->cuMemGetAccess != NULL && ov_cu->cuMemGetAccess(&flags, &location, address) == CUDA_SUCCESS &&
+           flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
 void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
                     void *context) {
     struct ov_other *other, *next;
     HASH_ITER(hh, engine->allocs.other, other, next) {
-        /* Of foreign memory only what surely is device memory and mapped; small allocations are. */
-        if (other->small || (other->device_bytes > 0 && other->address >> 63 == 0)) {
+        if (other->address >> 63 == 0 && (other->small || other->device_bytes > 0 || readable(engine, other->address))) {
             each(context, other->address, other->bytes);
         }
     }
@@ -231,7 +238,13 @@ static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost
     struct ov_exclusive section;
     if (ov_exclusive_begin(engine, &section) == CUDA_SUCCESS) {
         if (planned) {
-            (void)ov_plan_and_convert(engine, pages);
+            /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for each
+             * step. What of it stays unused comes back after some quiet points. */
+            uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
+            (void)ov_plan_and_convert(engine, pages + (written < most ? written : most));
+            engine->replan_soon = true;
+            engine->quiet_points = 0;
+            engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
         }
         if (at_any_cost && ov_ring_open(engine) == CUDA_SUCCESS) {
             ov_demote_some(engine, pages);
@@ -257,6 +270,7 @@ static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t b
         engine->ledger.program_bytes += bytes;
         *out = ov_page_address(&engine->arena, first);
         engine->replan_soon = engine->replan_soon || (on_host && atomic_load(&engine->planned));
+        engine->over_budget = engine->over_budget || on_host;
         if (on_host && engine->armed) {
             ov_engine_learn(engine);
         }
@@ -267,6 +281,9 @@ static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t b
     ov_context_leave(entered);
     if (on_host && !engine->armed) {
         ov_engine_arm(engine, "the budget is used up");
+    } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
+               ov_ledger_left(&engine->ledger) < engine->ledger.budget_bytes / 2) {
+        ov_engine_arm(engine, "half of the budget is used");
     }
     return result;
 }
@@ -306,37 +323,55 @@ CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
     return result;
 }
 
+/* In an exclusive section without captures. */
+static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc) {
+    uint32_t first = alloc->first, pages = alloc->pages;
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
+        struct ov_unit *unit = &engine->ring.unit[i];
+        if (unit->first < first || unit->first >= first + pages) {
+            continue;
+        }
+        if (unit->tier == OV_TIER_STREAMED) {
+            (void)ov_ring_settle(engine, unit);
+            ov_ring_remove(engine, i);
+            unit->tier = OV_TIER_HOST;
+        }
+        unit->pages = 0; /* gone; the entry stays until the next plan */
+    }
+    CUresult result = ov_unback(&engine->arena, first, pages);
+    ov_drop_masters(&engine->arena, first, pages);
+    ov_learn_forget(engine, first, pages);
+    engine->ledger.program_bytes -= alloc->bytes;
+    engine->allocs.doomed -= alloc->doomed;
+    drop_alloc(engine, alloc);
+    if (result == CUDA_SUCCESS) {
+        ov_arena_give(&engine->arena, first, pages);
+    }
+    engine->replan_soon = engine->replan_soon || atomic_load(&engine->planned);
+    return result;
+}
+
+void ov_allocs_reap(struct ov_engine *engine) {
+    for (uint32_t i = 0; i < engine->allocs.count && engine->allocs.doomed > 0; i++) {
+        if (engine->allocs.item[i].doomed) {
+            (void)release(engine, &engine->allocs.item[i]);
+        }
+    }
+}
+
 static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address) {
     struct ov_exclusive section;
     CUresult result = ov_exclusive_begin(engine, &section);
     uint32_t page = ov_arena_page(&engine->arena, address);
     struct ov_alloc *alloc = ov_alloc_of(engine, page);
-    if (result == CUDA_SUCCESS && (alloc == NULL || alloc->first != page)) {
+    if (result == CUDA_SUCCESS && (alloc == NULL || address != ov_page_address(&engine->arena, alloc->first) || alloc->doomed)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && alloc != NULL && alloc->first == page && (address & (OV_PAGE_BYTES - 1)) == 0) {
-        uint32_t first = alloc->first, pages = alloc->pages;
-        for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
-            struct ov_unit *unit = &engine->ring.unit[i];
-            if (unit->first < first || unit->first >= first + pages) {
-                continue;
-            }
-            if (unit->tier == OV_TIER_STREAMED) {
-                (void)ov_ring_settle(engine, unit);
-                ov_ring_remove(engine, i);
-                unit->tier = OV_TIER_HOST;
-            }
-            unit->pages = 0; /* gone; the entry stays until the next plan */
-        }
-        result = ov_unback(&engine->arena, first, pages);
-        ov_drop_masters(&engine->arena, first, pages);
-        ov_learn_forget(engine, first, pages);
-        engine->ledger.program_bytes -= alloc->bytes;
-        drop_alloc(engine, alloc);
-        if (result == CUDA_SUCCESS) {
-            ov_arena_give(&engine->arena, first, pages);
-        }
-        engine->replan_soon = engine->replan_soon || atomic_load(&engine->planned);
+    if (result == CUDA_SUCCESS && atomic_load(&ov_captures) != 0) {
+        alloc->doomed = true; /* the device cannot be waited for while somebody captures */
+        engine->allocs.doomed++;
+    } else if (result == CUDA_SUCCESS) {
+        result = release(engine, alloc);
     }
     ov_exclusive_end(engine, &section);
     return result;

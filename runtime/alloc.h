@@ -26,6 +26,7 @@ struct ov_alloc {
     size_t bytes;           /* as requested */
     uint32_t ordinal;       /* never reused; 0: the entry is free */
     uint32_t visits;        /* touches in discovery that came after one of another allocation */
+    bool doomed;            /* freed by the program during a capture: goes in the next exclusive section without one */
     bool dirty;             /* may have changed since its pages were hashed */
     uint64_t *edge;         /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
     uint32_t edge_count, edge_room;
@@ -38,6 +39,7 @@ struct ov_allocs {
     struct ov_alloc *item;  /* index is ov_page.alloc - 1 */
     uint32_t count, room, first_free;   /* first_free: 1 + index, 0: none */
     uint32_t last_ordinal;
+    uint32_t doomed;        /* entries that are */
     struct ov_other *other; /* by address */
 };
 
@@ -52,6 +54,8 @@ void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdevi
                     void *context);
 /* Whether an address lies in one of them. Slow: for discovery. */
 bool ov_others_hold(const struct ov_engine *engine, uint64_t address);
+/* Frees what was freed during captures. In an exclusive section without captures. */
+void ov_allocs_reap(struct ov_engine *engine);
 /* Frees all of the engine's memory: its context goes away. */
 void ov_allocs_drop(struct ov_engine *engine);
 

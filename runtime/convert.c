@@ -46,6 +46,9 @@ static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages
             return back != CUDA_SUCCESS ? back : result;
         }
         result = copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
+        if (result != CUDA_SUCCESS && ov_unback(arena, first, pages) == CUDA_SUCCESS) {
+            (void)ov_back_host(arena, first, pages); /* the masters still are the truth */
+        }
     }
     if (result == CUDA_SUCCESS) {
         ov_drop_masters(arena, first, pages);
@@ -69,6 +72,17 @@ static void demote_wanted(struct ov_engine *engine, const uint8_t *want) {
         }
         p = first + pages;
     }
+}
+
+uint32_t ov_pages_written(const struct ov_engine *engine) {
+    uint32_t pages = 0;
+    for (uint32_t p = 0; p < engine->arena.high_page; p++) {
+        pages += engine->arena.page[p].backing == OV_DEVICE;
+    }
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
+        pages -= engine->ring.unit[i].tier == OV_TIER_RESIDENT ? engine->ring.unit[i].pages : 0;
+    }
+    return pages;
 }
 
 void ov_demote_some(struct ov_engine *engine, uint32_t pages) {
@@ -130,18 +144,59 @@ static void want_runs(const struct ov_runs *runs, const struct ov_plan *plan, ui
     }
 }
 
+/* How much longer than the better of both plans one takes, at worst, whether computation is short or long. */
+static double regret(const struct ov_plan_input *input, const struct ov_plan *plan, const struct ov_plan *other, const double *longer) {
+    const double *const compute[] = {input->compute_s, longer};
+    double worst = 0;
+    for (int k = 0; k < 2; k++) {
+        double mine = ov_plan_simulate(plan, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
+        double theirs = ov_plan_simulate(other, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
+        double best = mine < theirs ? mine : theirs;
+        worst = best > 0 && mine / best > worst ? mine / best : worst;
+    }
+    return worst;
+}
+
+/* Plans for computation as long as the copies, and for computation as long as if everything were copied; takes what does
+ * worse than the other by the smaller factor. */
+static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, double share) {
+    double *longer = calloc(input->cycle_length + 1, sizeof *longer);
+    struct ov_plan other;
+    bool made = longer != NULL && ov_plan_make(input, plan);
+    for (size_t i = 0; made && i < input->cycle_length; i++) {
+        longer[i] = input->compute_s[i] / share;
+    }
+    if (made && plan->streamed_units > 0) {
+        struct ov_plan_input second = *input;
+        second.compute_s = longer;
+        if (ov_plan_make(&second, &other)) {
+            bool better = regret(input, &other, plan, longer) < regret(input, plan, &other, longer);
+            ov_plan_free(better ? plan : &other);
+            *plan = better ? other : *plan;
+        }
+    }
+    free(longer);
+    return made;
+}
+
 static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan) {
     const struct ov_runs *runs = &engine->learn.runs;
     struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
     if (unit == NULL) {
         return false;
     }
-    /* Computation is not timed yet. Taken to be as long as the copy, every place where a refill could not overlap with its
-     * neighbour's computation counts fully, so that the ring is right for programs on either side. */
-    double link = engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK;
+    /* Computation is not timed yet. Taken to be, over the cycle, as long as the copies of what does not fit, and in between
+     * as the bytes are, every place where a refill could not overlap counts fully: right for programs on either side. */
+    double link = ov_opt.link_scale * (engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
     double *compute_s = calloc(runs->cycle_length + 1, sizeof *compute_s);
+    double total_pages = 0;
+    for (uint32_t i = 0; i < runs->count; i++) {
+        total_pages += runs->item[i].pages;
+    }
+    bool may_stay = (ov_opt.tiers & OV_OPT_TIER_RESIDENT) != 0;
+    double share = may_stay && total_pages > budget_pages ? 1 - budget_pages / total_pages : may_stay ? 0.05 : 1;
     for (size_t i = 0; compute_s != NULL && i < runs->cycle_length; i++) {
-        compute_s[i] = runs->item[runs->cycle[i]].pages / link;
+        compute_s[i] = share * runs->item[runs->cycle[i]].pages / link;
     }
     for (uint32_t i = 0; i < runs->count; i++) {
         unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
@@ -160,7 +215,7 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         .ring_request_pages = ov_opt.ring.kind == OV_AMOUNT_AUTO ? 0 : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
         .link_pages_per_s = link, .compute_s = compute_s,
     };
-    bool made = ov_plan_make(&input, plan);
+    bool made = compute_s != NULL && plan_robustly(&input, plan, share);
     free(compute_s);
     free(unit);
     return made;
@@ -295,7 +350,8 @@ static void preload_trace(struct ov_engine *engine) {
     free(sequence);
 }
 
-/* The link as copies from masters see it: the largest streamed unit, best of three. */
+/* The link as copies from masters see it: the largest streamed unit, again and again, one copy queued behind the other as
+ * in steady state; the first, before the clock starts, hides that the host needs time to queue them. Best of two. */
 static void measure_link(struct ov_engine *engine) {
     struct ov_ring *ring = &engine->ring;
     const struct ov_unit *largest = NULL;
@@ -310,14 +366,20 @@ static void measure_link(struct ov_engine *engine) {
         return;
     }
     if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
-        for (int round = 0; round < 3; round++) {
+        enum { COPIES = 4 };
+        for (int round = 0; round < 2; round++) {
             float ms = 0;
-            (void)ov_cu->cuEventRecord(begin, ring->side);
-            (void)ov_cu->cuMemcpyAsync(ring->window, ov_mirror_address(&engine->arena, largest->first), largest->bytes, ring->side);
+            for (int copy = 0; copy <= COPIES; copy++) {
+                (void)ov_cu->cuMemcpyAsync(ring->window, ov_mirror_address(&engine->arena, largest->first), largest->bytes,
+                                           ring->side);
+                if (copy == 0) {
+                    (void)ov_cu->cuEventRecord(begin, ring->side);
+                }
+            }
             (void)ov_cu->cuEventRecord(end, ring->side);
             (void)ov_cu->cuStreamSynchronize(ring->side);
             if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
-                double rate = (double)largest->bytes / (ms * 1e-3);
+                double rate = COPIES * (double)largest->bytes / (ms * 1e-3);
                 ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;
             }
         }
@@ -341,6 +403,23 @@ static void mark_cold(struct ov_engine *engine) {
     }
 }
 
+/* OVERSHOT_VERIFY: the masters are what was on the device when it was hashed. */
+static void verify_masters(struct ov_engine *engine) {
+    size_t checked = 0, wrong = 0;
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
+        const struct ov_unit *unit = &engine->ring.unit[i];
+        for (uint32_t p = unit->first; unit->tier == OV_TIER_STREAMED && p < unit->first + unit->pages; p++) {
+            struct ov_page_digest digest;
+            bool same = ov_inspect_pages(engine, ov_mirror_address(&engine->arena, p), 1, &digest) == CUDA_SUCCESS &&
+                        memcmp(&digest.hash, &engine->learn.memo[p].hash, sizeof digest.hash) == 0;
+            wrong += !same;
+            checked++;
+        }
+    }
+    ov_log(wrong == 0 ? OV_LOG_INFO : OV_LOG_ERROR, "device %d: %zu pages of host masters verified, %zu differ", engine->device,
+           checked, wrong);
+}
+
 static void report(struct ov_engine *engine, const struct ov_plan *plan) {
     size_t mib = OV_PAGE_BYTES >> 20;
     if (plan->host_pages > 0 && plan->streamed_pages == 0) {
@@ -354,14 +433,18 @@ static void report(struct ov_engine *engine, const struct ov_plan *plan) {
         ov_log(OV_LOG_WARN, "device %d: nothing is streamed, %zu MiB of weights are read in host memory: %s", engine->device,
                plan->host_pages * mib, ov_plan_reason_text((enum ov_plan_reason)most));
     }
-    engine->last_plan.resident = plan->resident_pages;
-    engine->last_plan.streamed = plan->streamed_pages;
-    engine->last_plan.host = plan->host_pages;
-    engine->last_plan.units = plan->streamed_units;
+    memset(&engine->last_plan, 0, sizeof engine->last_plan);
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) { /* as it stands, which may be less than was planned */
+        const struct ov_unit *unit = &engine->ring.unit[i];
+        size_t *tier[] = {[OV_TIER_RESIDENT] = &engine->last_plan.resident, [OV_TIER_STREAMED] = &engine->last_plan.streamed,
+                          [OV_TIER_HOST] = &engine->last_plan.host};
+        *tier[unit->tier] += unit->pages;
+    }
+    engine->last_plan.units = engine->ring.streamed_count;
     engine->last_plan.ring = engine->ring.pages;
     ov_log(OV_LOG_INFO, "device %d, plan %u: %zu MiB of weights resident, %zu streamed, %zu in host memory; ring %u MiB; "
-           "%zu touches a cycle, link %.1f GB/s", engine->device, engine->plans, plan->resident_pages * mib,
-           plan->streamed_pages * mib, plan->host_pages * mib, engine->ring.pages * (unsigned)mib,
+           "%zu touches a cycle, link %.1f GB/s", engine->device, engine->plans, engine->last_plan.resident * mib,
+           engine->last_plan.streamed * mib, engine->last_plan.host * mib, engine->ring.pages * (unsigned)mib,
            engine->learn.runs.cycle_length, engine->ring.link_bytes_per_s * 1e-9);
 }
 
@@ -386,6 +469,9 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         ov_log(OV_LOG_WARN, "no device memory for a ring of %zu MiB (error %d): weights stay in host memory",
                plan->ring_pages * 2, (int)ring);
     }
+    if (ov_opt.verify) {
+        verify_masters(engine);
+    }
     mark_cold(engine);
     measure_link(engine);
     preload_trace(engine);
@@ -398,9 +484,33 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
 
 static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_pages) {
     const size_t *held = engine->ledger.held_bytes;
-    size_t fixed = held[OV_FOR_SMALL] + held[OV_FOR_FOREIGN] + held[OV_FOR_SCRATCH] + ((size_t)reserve_pages << OV_PAGE_SHIFT);
+    const size_t *aside = engine->ledger.set_aside_bytes;
+    size_t fixed = held[OV_FOR_SMALL] + held[OV_FOR_FOREIGN] + held[OV_FOR_SCRATCH] + aside[OV_FOR_SMALL] +
+                   aside[OV_FOR_SCRATCH] + ((size_t)reserve_pages << OV_PAGE_SHIFT);
     size_t budget = engine->ledger.budget_bytes;
     return fixed < budget ? (uint32_t)((budget - fixed) >> OV_PAGE_SHIFT) : 0;
+}
+
+/* While nothing was streamed, nobody watched the units: those that changed since they were studied are no weights for now. */
+static void drop_changed(struct ov_engine *engine) {
+    const struct ov_runs *runs = &engine->learn.runs;
+    for (uint32_t i = 0; i < runs->count; i++) {
+        struct ov_alloc *alloc = ov_alloc_of(engine, runs->item[i].first);
+        if (alloc != NULL && engine->arena.page[runs->item[i].first].backing != OV_RING) {
+            alloc->dirty = true;
+        }
+    }
+    uint64_t now = engine->learn.head;
+    if (ov_learn_hash(engine) != CUDA_SUCCESS) {
+        return;
+    }
+    for (uint32_t i = 0; i < runs->count; i++) {
+        for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
+            if (engine->arena.page[p].backing != OV_RING && engine->learn.memo[p].since >= now && now > engine->learn.studied) {
+                runs->item[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
+            }
+        }
+    }
 }
 
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages) {
@@ -410,6 +520,10 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages) {
         return false;
     }
     ov_runs_prune(engine);
+    if (!engine->learn.fresh) {
+        drop_changed(engine);
+    }
+    engine->learn.fresh = false;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     struct ov_plan plan;
     if (want == NULL) {

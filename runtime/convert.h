@@ -18,6 +18,8 @@ struct ov_engine;
 
 /* Plans from engine->learn.runs with `reserve_pages` of the budget left free, and converts. False: nothing changed. */
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages);
+/* Pages of the arena that no unit covers and that stand on the device. */
+uint32_t ov_pages_written(const struct ov_engine *engine);
 /* Moves device memory to the host, last allocated first, until `pages` more fit the budget or nothing is left. */
 void ov_demote_some(struct ov_engine *engine, uint32_t pages);
 /* A unit leaves the ring: its pages become its host master, writable. mark 0: on trial, ov_unit_restore may follow. */

@@ -10,9 +10,6 @@
 #include "log.h"
 #include "runtime.h"
 
-/* Payloads up to this size are searched for addresses of streamed units: pointer tables are small. */
-#define TABLE_BYTES ((size_t)1 << 20)
-
 static size_t span_bytes(const struct ov_span *span) {
     return span->rows > 1 ? (span->rows - 1) * span->pitch_bytes + span->bytes : span->bytes;
 }
@@ -57,13 +54,29 @@ static CUresult serve_span(const struct ov_span *span, bool capturing) {
     return CUDA_SUCCESS;
 }
 
+static bool anything_streamed(void) {
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        const struct ov_engine *engine = ov_engine_at(slice);
+        if (engine != NULL && atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Addresses of streamed units in what is uploaded: from now on they can be reached without being named. */
 static void search_payload(struct ov_copy *copy) {
     size_t bytes = span_bytes(&copy->dst);
     const char *payload = copy->host_source;
-    for (size_t at = (8 - copy->dst.address % 8) % 8; at + 8 <= bytes && bytes <= TABLE_BYTES; at += 8) {
+    if (!anything_streamed()) {
+        return;
+    }
+    for (size_t at = (8 - copy->dst.address % 8) % 8; at + 8 <= bytes; at += 8) {
         uint64_t word;
         memcpy(&word, payload + at, sizeof word);
+        if (!ov_arena_has(word)) {
+            continue;
+        }
         struct ov_engine *engine = ov_engine_of(word);
         if (engine == NULL || !atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
             continue;

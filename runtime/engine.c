@@ -17,6 +17,7 @@ _Atomic int ov_captures;
 static struct ov_engine *_Atomic engines[OV_DEVICES];   /* by slice, which is the device's ordinal */
 static bool refused[OV_DEVICES];                        /* devices that cannot be managed; said once */
 static int devices;
+static struct ov_engine *closed;                        /* those whose context went away: kept, see ov_engine_close */
 static bool reserved, reserve_failed;
 static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER; /* guards the statics above against creation by two threads */
 
@@ -113,27 +114,13 @@ struct ov_engine *ov_engine_here(void) {
     return engine;
 }
 
-void ov_engine_close(struct ov_engine *engine) {
-    /* Streams, events and code went with the context; memory is the device's and has to be given back. */
-    pthread_mutex_lock(&engine->lock);
-    ov_summary_print(engine);
-    ov_ring_close(engine);
-    ov_inspect_close(engine);
-    ov_allocs_drop(engine);
-    ov_learn_close(engine);
-    atomic_store(&engine->planned, false);
-    engine->armed = engine->learning = false;
-    atomic_store(&engine->learning_now, false);
-    pthread_mutex_unlock(&engine->lock);
-    /* Not freed: another thread may be about to lock it. A context is closed once or twice in a life. */
-    atomic_store_explicit(&engines[engine->slice], NULL, memory_order_release);
-}
-
 void ov_engine_learn(struct ov_engine *engine) {
     if (!engine->learning && engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO) {
         engine->learning = true;
         ov_learn_start(engine);
         atomic_store(&engine->learning_now, true);
+        int idle = OV_IDLE;
+        (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
     }
 }
 
@@ -153,10 +140,25 @@ void ov_engine_arm(struct ov_engine *engine, const char *why) {
             ov_log(OV_LOG_WARN, "device %d: what does not fit stays in host memory: no room or no code for looking at "
                    "memory (error %d)", engine->device, (int)result);
         }
-        atomic_store(&ov_state, OV_ARMED);
+        int idle = OV_IDLE;
+        (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
     }
     pthread_mutex_unlock(&engine->lock);
     ov_context_leave(entered);
+}
+
+void ov_state_settle(void) {
+    bool needed = false;
+    for (int slice = 0; slice < OV_DEVICES && !needed; slice++) {
+        struct ov_engine *engine = ov_engine_at(slice);
+        if (engine != NULL) {
+            pthread_mutex_lock(&engine->lock);
+            needed = engine->armed && (engine->learning || engine->over_budget || engine->ring.streamed_count > 0);
+            pthread_mutex_unlock(&engine->lock);
+        }
+    }
+    int expected = needed ? OV_IDLE : OV_ARMED; /* never out of inert */
+    (void)atomic_compare_exchange_strong(&ov_state, &expected, needed ? OV_ARMED : OV_IDLE);
 }
 
 void ov_bar_streaming(const char *why) {
@@ -190,22 +192,51 @@ void ov_context_leave(bool entered) {
     }
 }
 
+/* Tried twice: a context that is lost says so again. */
+static CUresult synchronize(void) {
+    CUresult result = ov_cu->cuCtxSynchronize();
+    return result == CUDA_SUCCESS ? result : ov_cu->cuCtxSynchronize();
+}
+
+/* With the engine's context current. Foreign contexts only come and go behind the gate, which is closed. */
+static CUresult wait_for_device(const struct ov_engine *engine) {
+    CUresult result = synchronize();
+    for (int i = 0; i < OV_FOREIGN_CONTEXTS && result == CUDA_SUCCESS; i++) {
+        CUcontext popped;
+        if (engine->foreign[i] != NULL && ov_cu->cuCtxPushCurrent_v2(engine->foreign[i]) == CUDA_SUCCESS) {
+            result = synchronize();
+            (void)ov_cu->cuCtxPopCurrent_v2(&popped);
+        }
+    }
+    return result;
+}
+
+void ov_note_foreign(struct ov_engine *engine, CUcontext context) {
+    pthread_mutex_lock(&engine->lock);
+    int at = 0;
+    while (at < OV_FOREIGN_CONTEXTS - 1 && engine->foreign[at] != NULL && engine->foreign[at] != context) {
+        at++;
+    }
+    engine->foreign[at] = context;
+    pthread_mutex_unlock(&engine->lock);
+}
+
 CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section) {
     section->gate_depth = ov_gate_step_out();
     ov_gate_close();
     section->entered = ov_context_enter(engine);
     section->result = CUDA_SUCCESS;
-    for (int attempt = 0; atomic_load(&ov_captures) == 0 && attempt < 2; attempt++) {
-        section->result = ov_cu->cuCtxSynchronize();
-        if (section->result == CUDA_SUCCESS) {
-            break;
-        }
+    if (atomic_load(&ov_captures) == 0) {
+        section->result = wait_for_device(engine);
     }
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
     section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     pthread_mutex_lock(&engine->lock);
     engine->arena.frozen = section->result;
+    if (engine->allocs.doomed > 0 && section->result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0) {
+        ov_allocs_reap(engine);
+    }
     return section->result;
 }
 
@@ -216,6 +247,39 @@ void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section) {
     ov_context_leave(section->entered);
     ov_gate_open();
     ov_gate_step_in(section->gate_depth);
+}
+
+/* Not freed: another thread may be about to lock it. A context is closed once or twice in a life. */
+static void forget_engine(struct ov_engine *engine) {
+    atomic_store_explicit(&engines[engine->slice], NULL, memory_order_release);
+    pthread_mutex_lock(&birth);
+    engine->next_closed = closed;
+    closed = engine;
+    pthread_mutex_unlock(&birth);
+}
+
+void ov_engine_close(struct ov_engine *engine) {
+    /* Streams, events and code go with the context; memory is the device's and has to be given back, when nothing uses it
+     * any more. At the end of a process the driver may be gone already: then there is nothing to do. */
+    bool entered = ov_context_enter(engine);
+    bool gone = wait_for_device(engine) == CUDA_ERROR_DEINITIALIZED;
+    pthread_mutex_lock(&engine->lock);
+    ov_summary_print(engine);
+    if (gone) {
+        pthread_mutex_unlock(&engine->lock);
+        forget_engine(engine);
+        return;
+    }
+    ov_ring_close(engine);
+    ov_inspect_close(engine);
+    ov_allocs_drop(engine);
+    ov_learn_close(engine);
+    atomic_store(&engine->planned, false);
+    engine->armed = engine->learning = false;
+    atomic_store(&engine->learning_now, false);
+    pthread_mutex_unlock(&engine->lock);
+    ov_context_leave(entered);
+    forget_engine(engine);
 }
 
 bool ov_capturing(CUstream stream) {

@@ -32,11 +32,15 @@
 #include "options.h"
 #include "ring.h"
 
+#define OV_FOREIGN_CONTEXTS 8
+
 struct ov_engine {
     pthread_mutex_t lock;
+    struct ov_engine *next_closed;
     CUdevice device;
     int slice;
     CUcontext context;
+    CUcontext foreign[OV_FOREIGN_CONTEXTS]; /* others that have launched on our memory; they are waited for, too */
     struct ov_ledger ledger;
     struct ov_arena arena;
     struct ov_allocs allocs;
@@ -54,6 +58,8 @@ struct ov_engine {
     _Atomic bool planned;       /* read without the lock in the launch path: streamed units may exist */
     bool replan_soon;           /* memory or units changed: try at the next quiet point */
     uint64_t revoked_pages;     /* since the last plan */
+    bool over_budget;           /* something had to go to the host: learning goes on until a plan is made */
+    unsigned quiet_points, replan_wait; /* since the last plan for changed memory, and how many there have to be */
     uint64_t looked_at_ns, look_took_ns;    /* last work at a quiet point: when, how long */
 };
 
@@ -70,6 +76,8 @@ struct ov_engine *ov_engine_at(int slice);
 /* Forgets the engine and gives back its memory: its context is going away. */
 void ov_engine_close(struct ov_engine *engine);
 
+/* Sets ov_state by what the engines need: launches are looked at while anything is streamed or learned. */
+void ov_state_settle(void);
 /* Launches are to be looked at from now on. */
 void ov_engine_arm(struct ov_engine *engine, const char *why);
 /* Starts (again) to log touches. */
@@ -92,6 +100,9 @@ struct ov_exclusive {
  * that gets the error. */
 CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section);
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section);
+
+/* A context that is not the engine's works with its memory. */
+void ov_note_foreign(struct ov_engine *engine, CUcontext context);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);

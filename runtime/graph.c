@@ -29,13 +29,23 @@ void ov_capture_ended(CUstream stream) {
 /* Takes what is touched out of the ring and marks it, in whatever engine it lies. */
 static CUresult pin(uint64_t from, uint64_t to) {
     struct ov_engine *engine = ov_engine_of(from);
-    if (engine == NULL || !engine->armed) {
+    if (engine == NULL) {
+        return CUDA_SUCCESS;
+    }
+    uint64_t page = (uint64_t)OV_PAGE_BYTES;
+    pthread_mutex_lock(&engine->lock);
+    ov_learn_mark(engine, from, OV_MARK_GRAPH);
+    bool streamed = false;
+    for (uint64_t at = from; at < to && engine->ring.streamed_count > 0; at = (at & ~(page - 1)) + page) {
+        uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
+        streamed = streamed || (unit != 0 && unit != OV_UNIT_COLD);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (!streamed) {
         return CUDA_SUCCESS;
     }
     struct ov_exclusive section;
     CUresult result = ov_exclusive_begin(engine, &section);
-    ov_learn_mark(engine, from, OV_MARK_GRAPH);
-    uint64_t page = (uint64_t)OV_PAGE_BYTES;
     for (uint64_t at = from; at < to && result == CUDA_SUCCESS; at = (at & ~(page - 1)) + page) {
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
         if (unit != 0 && unit != OV_UNIT_COLD) {

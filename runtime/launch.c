@@ -86,6 +86,20 @@ static void try_unit(struct verdict *verdict, uint32_t unit) {
     }
 }
 
+/* Host memory that nobody was expected to touch is touched: it counts from now on. */
+static void warm_up(struct ov_engine *engine, uint32_t page) {
+    struct ov_alloc *alloc = ov_alloc_of(engine, page);
+    if (alloc == NULL) {
+        return;
+    }
+    alloc->visits++;
+    for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
+        uint32_t cold = OV_UNIT_COLD;
+        (void)atomic_compare_exchange_strong(&engine->arena.unit[p], &cold, 0);
+    }
+    ov_engine_learn(engine);
+}
+
 /* Under the engine's lock: which units the launch uses, and which of them it may not find in the ring. */
 static void judge(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign,
                   struct verdict *verdict) {
@@ -97,8 +111,7 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
         }
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address);
         if (unit == OV_UNIT_COLD) {
-            engine->replan_soon = true;
-            ov_engine_learn(engine);
+            warm_up(engine, ov_arena_page(&engine->arena, touches->item[i].address));
         }
         if (unit == 0 || unit == OV_UNIT_COLD) {
             continue;
@@ -172,9 +185,16 @@ static void serve_other_engines(const struct ov_engine *engine, const struct ov_
     }
 }
 
-static bool is_foreign(const struct ov_engine *engine) {
+static bool is_foreign(struct ov_engine *engine) {
     CUcontext current = NULL;
-    return ov_cu->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != engine->context;
+    if (ov_cu->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL) {
+        return true;
+    }
+    if (current == engine->context) {
+        return false;
+    }
+    ov_note_foreign(engine, current);
+    return true;
 }
 
 static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches) {

@@ -41,6 +41,7 @@ void ov_learn_start(struct ov_engine *engine) {
     struct ov_learn *learn = &engine->learn;
     learn->start = learn->head;
     learn->attempts = 0;
+    learn->launches = 0;
     learn->visits_wanted = ov_opt.discovery_cycles;
     learn->last_alloc = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
@@ -162,6 +163,8 @@ void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, b
         if (from_copy) {
             uint64_t uploaded = memo->uploaded + (next - address);
             memo->uploaded = uploaded < OV_PAGE_BYTES ? (uint32_t)uploaded : (uint32_t)OV_PAGE_BYTES;
+        } else {
+            memo->uploaded = 0; /* what is filled is written to afterwards, by whoever */
         }
         address = next;
     }

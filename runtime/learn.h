@@ -89,6 +89,8 @@ struct ov_learn {
     uint32_t last_alloc;        /* of the last logged touch, for visits */
     uint32_t visits_wanted;     /* before the next attempt */
     unsigned attempts;          /* in this discovery */
+    bool fresh;                 /* the runs were formed at this very quiet point */
+    uint64_t studied;           /* place in the log of the study that formed the runs */
     struct ov_memo *memo;       /* per page of the arena, mapped lazily */
     struct ov_runs runs;
 };

@@ -29,6 +29,9 @@ static bool has_unseen(const struct ov_engine *engine) {
     return false;
 }
 
+/* How long a program that still fits its budget is watched. */
+#define QUIET_LAUNCHES 20000u
+
 enum work { NOTHING, LOOK, STUDY };
 
 static enum work due(const struct ov_engine *engine) {
@@ -43,7 +46,13 @@ static enum work due(const struct ov_engine *engine) {
 }
 
 static void study(struct ov_engine *engine) {
-    if (ov_learn_study(engine) && ov_plan_and_convert(engine, 0)) {
+    bool studied = ov_learn_study(engine);
+    if (!studied && !engine->over_budget && engine->learn.launches > QUIET_LAUNCHES) {
+        engine->learning = false; /* no need yet, and no clear picture: not worth the cost */
+        atomic_store(&engine->learning_now, false);
+        return;
+    }
+    if (studied && ov_plan_and_convert(engine, 0)) {
         engine->learning = false;
         atomic_store(&engine->learning_now, false);
         engine->replan_soon = false;
@@ -54,7 +63,9 @@ static void attend(struct ov_engine *engine) {
     struct ov_exclusive section;
     pthread_mutex_lock(&engine->lock);
     enum work work = due(engine);
-    bool replan = engine->replan_soon && atomic_load(&engine->planned);
+    /* Each plan for changed memory doubles the wait for the next: programs that allocate and free all the time have plans
+     * that last, not plans that fit. */
+    bool replan = engine->replan_soon && atomic_load(&engine->planned) && ++engine->quiet_points >= engine->replan_wait;
     pthread_mutex_unlock(&engine->lock);
     if (work == NOTHING && !replan) {
         return;
@@ -71,13 +82,15 @@ static void attend(struct ov_engine *engine) {
     }
     if (replan && engine->replan_soon && engine->watches == 0) {
         engine->replan_soon = false;
-        /* What was resident may have changed since: only what is still what it was stays a unit. */
+        engine->quiet_points = 0;
+        engine->replan_wait = engine->replan_wait < 512 ? engine->replan_wait * 2 + 1 : engine->replan_wait;
         (void)ov_plan_and_convert(engine, 0);
     }
     atomic_store(&engine->overdue, 0);
     engine->looked_at_ns = now_ns();
     engine->look_took_ns = engine->looked_at_ns - begin;
     ov_exclusive_end(engine, &section);
+    ov_state_settle();
 }
 
 void ov_quiet_point(void) {

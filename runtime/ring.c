@@ -143,8 +143,13 @@ static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner) {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < owner->reader_count && result == CUDA_SUCCESS; i++) {
         result = ov_cu->cuStreamWaitEvent(ring->side, owner->reader[i].event, 0);
+        if (result != CUDA_SUCCESS) {
+            result = ov_cu->cuEventSynchronize(owner->reader[i].event);
+        }
     }
-    owner->reader_count = 0;
+    if (result == CUDA_SUCCESS) {
+        owner->reader_count = 0;
+    }
     return result;
 }
 
@@ -152,12 +157,17 @@ static CUresult load(struct ov_engine *engine, uint32_t index) {
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
     CUresult result = CUDA_SUCCESS;
-    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages && result == CUDA_SUCCESS; p++) {
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         if (ring->owner[p] != 0) {
             struct ov_unit *owner = &ring->unit[ring->owner[p] - 1];
             result = wait_for_readers(ring, owner);
+            if (result != CUDA_SUCCESS) {
+                return result; /* nothing was overwritten, those in the pages still are their owners */
+            }
             owner->loaded = false;
         }
+    }
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         ring->owner[p] = index + 1;
     }
     if (ov_opt.summary && result == CUDA_SUCCESS) {
@@ -380,6 +390,8 @@ void ov_ring_add(struct ov_engine *engine, uint32_t index) {
         atomic_store_explicit(&engine->arena.unit[p], index + 1, memory_order_relaxed);
     }
     set_edges(ring, unit, index + 1);
+    int idle = OV_IDLE; /* from now on every launch has to be looked at; none is under way, the gate is closed */
+    (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
     unit->tier = OV_TIER_STREAMED;
     unit->loaded = false;
     ring->streamed_count++;

@@ -61,13 +61,28 @@ void ov_stream_closing(CUstream stream) {
     }
 }
 
+static void forget_foreign(struct ov_engine *engine, CUcontext context) {
+    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < OV_FOREIGN_CONTEXTS; i++) {
+        if (engine->foreign[i] == context) {
+            engine->foreign[i] = NULL;
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 void ov_context_closing(CUcontext context, CUdevice device) {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
-        if (engine != NULL && (context != NULL ? engine->context == context : engine->device == device)) {
+        if (engine == NULL) {
+            continue;
+        }
+        if (context != NULL ? engine->context == context : engine->device == device) {
             ov_gate_close();
             ov_engine_close(engine);
             ov_gate_open();
+        } else if (context != NULL) {
+            forget_foreign(engine, context);
         }
     }
 }

@@ -312,16 +312,20 @@ static void find_runs(struct study *study) {
 static bool keep_innocent(struct study *study) {
     enum { FILLED = 1, WRITTEN = 2, DOUBTED = 4 };
     uint8_t *what = calloc(study->runs.count + 1, 1);
-    if (what == NULL) {
+    uint64_t *since = calloc(study->runs.count + 1, sizeof *since);
+    if (what == NULL || since == NULL) {
+        free(what);
+        free(since);
         return false;
     }
     for (uint32_t i = 0; i < study->runs.count; i++) {
         what[i] = filled_by_copies(study, &study->runs.item[i]) ? FILLED : 0;
+        since[i] = run_since(study, &study->runs.item[i]);
     }
     find_runs(study);
     for (size_t i = 0; i < study->count; i++) {
         const struct ov_log_entry *entry = &study->entry[i];
-        if (study->run[i] != 0) {
+        if (study->run[i] != 0 && study->place[i] >= since[study->run[i] - 1]) { /* earlier writes made it what it is */
             bool writes = entry->kernel != NULL && ov_slot(entry->kernel, entry->slot) == OV_SLOT_WRITER;
             what[study->run[i] - 1] |= writes ? WRITTEN : reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
         }
@@ -335,6 +339,7 @@ static bool keep_innocent(struct study *study) {
     }
     study->runs.count = kept;
     free(what);
+    free(since);
     find_runs(study);
     return true;
 }
@@ -529,6 +534,8 @@ bool ov_learn_study(struct ov_engine *engine) {
         return false;
     }
     ov_runs_free(&learn->runs);
+    learn->fresh = true;
+    learn->studied = learn->head++; /* so that what changes later is seen to have changed later */
     learn->runs = study.runs;
     memset(&study.runs, 0, sizeof study.runs);
     end_study(&study);

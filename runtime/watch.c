@@ -7,8 +7,8 @@
 #include "engine.h"
 #include "log.h"
 
-/* How much is looked at from an address on: an output is written from its start, a table of pointers is short. */
-#define REGION_BYTES ((uint64_t)64 << 20)
+/* How much is looked at from an address on: an output is written from its start, a table of pointers lies near it. */
+#define REGION_BYTES ((uint64_t)256 << 20)
 
 /* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation, or the
  * first page in the ring, which nobody writes. */

@@ -51,11 +51,54 @@ static CUstream config_stream(const CUlaunchConfig *config)
     return config != NULL ? config->hStream : NULL;
 }
 
-#define EX_BODIES(suffix)                                                                                            \
-    LAUNCH_BODY(                                                                                                     \
-        cuLaunchKernelEx##suffix, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra),  \
-        (config, function, params, extra), .function = function, .stream = OV_STREAM(suffix, config_stream(config)), \
-        .params = params, .extra = extra, .programmatic = config != NULL && is_programmatic(config))
+/* A launch that may start before its predecessor ends would read weights that an earlier wait on its stream has not brought
+ * yet: kernels take weights for constant and read them before griddepcontrol.wait. So a launch whose weights are in the ring
+ * starts in order. Its result is the same. */
+enum { ATTRIBUTES_MAX = 64 };
+
+struct in_order {
+    CUlaunchConfig config;
+    CUlaunchAttribute attribute[ATTRIBUTES_MAX];
+};
+
+static const CUlaunchConfig *put_in_order(struct in_order *copy, const CUlaunchConfig *config)
+{
+    if (config->numAttrs > ATTRIBUTES_MAX) {
+        return NULL;
+    }
+    copy->config = *config;
+    copy->config.attrs = copy->attribute;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        copy->attribute[i] = config->attrs[i];
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+            copy->attribute[i].value.programmaticStreamSerializationAllowed = 0;
+        }
+    }
+    return &copy->config;
+}
+
+#define EX_BODIES(suffix)                                                                                        \
+    CUresult ov_body_cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction function, void **params,  \
+                                              void **extra)                                                      \
+    {                                                                                                            \
+        struct ov_launch launch = {                                                                              \
+            .function = function,                                                                                \
+            .stream = OV_STREAM(suffix, config_stream(config)),                                                  \
+            .params = params,                                                                                    \
+            .extra = extra,                                                                                      \
+            .programmatic = config != NULL && is_programmatic(config),                                           \
+        };                                                                                                       \
+        CUresult result = ov_launch_begin(&launch);                                                              \
+        if (result != CUDA_SUCCESS) {                                                                            \
+            return result;                                                                                       \
+        }                                                                                                        \
+        struct in_order copy;                                                                                    \
+        const CUlaunchConfig *used = launch.programmatic && launch.units > 0 ? put_in_order(&copy, config) : config; \
+        result = used != NULL || config == NULL ? OV_REAL(cuLaunchKernelEx##suffix, (used, function, params, extra)) \
+                                                : CUDA_ERROR_NOT_SUPPORTED;                                      \
+        ov_launch_end(&launch, result);                                                                          \
+        return result;                                                                                           \
+    }
 
 EX_BODIES()
 EX_BODIES(_ptsz)

@@ -1,14 +1,15 @@
 /*
  * launches IMAGE WEIGHTS BYTES PASSES LAUNCHES : reads each of WEIGHTS weights of BYTES once a pass, then makes
- * LAUNCHES launches of a kernel with ten parameters that reads none of them. bench.sh counts what the latter cost: the
- * difference of two runs.
+ * LAUNCHES launches of a kernel with ten parameters that reads none of them. Five of the ten are addresses of
+ * activations: buffers that every pass changes. bench.sh counts what the launches cost: the difference of two runs.
  */
 #include <cuda.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SMALL_BUFFERS = 5, SMALL_WORDS = 16 };
+/* The least that is not the driver's to place. */
+enum { BUFFERS = 5, BUFFER_BYTES = 1 << 20, WORDS = 16 };
 
 static void check(CUresult result, const char *what)
 {
@@ -55,21 +56,10 @@ static void launch(CUfunction function, void **params)
     check(cuLaunchKernel(function, 4, 1, 1, 64, 1, 1, 0, NULL, params, NULL), "cuLaunchKernel");
 }
 
-static void run_passes(CUfunction copy, CUdeviceptr *weights, long count, CUdeviceptr out, size_t bytes, long passes)
+static void run_launches(CUfunction ten, const CUdeviceptr *buffer, long count)
 {
-    uint64_t words = bytes / 4;
-    for (long pass = 0; pass < passes; pass++) {
-        for (long i = 0; i < count; i++) {
-            launch(copy, (void *[]){&weights[i], &out, &words});
-        }
-        check(cuCtxSynchronize(), "cuCtxSynchronize");
-    }
-}
-
-static void run_launches(CUfunction ten, const CUdeviceptr *small, long count)
-{
-    CUdeviceptr a = small[0], b = small[1], c = small[2], d = small[3], out = small[4];
-    uint64_t words = SMALL_WORDS;
+    CUdeviceptr a = buffer[0], b = buffer[1], c = buffer[2], d = buffer[3], out = buffer[4];
+    uint64_t words = WORDS;
     uint32_t e = 5;
     float f = 2;
     double g = 3;
@@ -78,6 +68,34 @@ static void run_launches(CUfunction ten, const CUdeviceptr *small, long count)
         launch(ten, (void *[]){&a, &b, &c, &d, &out, &words, &e, &f, &g, &h});
     }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+struct weights {
+    CUdeviceptr *address, out;
+    long count;
+    size_t bytes;
+};
+
+struct functions {
+    CUfunction copy, increment, ten;
+};
+
+static void run_passes(const struct functions *function, const struct weights *weights, const CUdeviceptr *buffer,
+                       long passes)
+{
+    uint64_t words = weights->bytes / 4, buffer_words = WORDS;
+    uint32_t by = 1;
+    CUdeviceptr out = weights->out;
+    for (long pass = 0; pass < passes; pass++) {
+        for (long i = 0; i < weights->count; i++) {
+            launch(function->copy, (void *[]){&weights->address[i], &out, &words});
+        }
+        for (int i = 0; i < BUFFERS; i++) {
+            CUdeviceptr address = buffer[i];
+            launch(function->increment, (void *[]){&address, &by, &buffer_words});
+        }
+        run_launches(function->ten, buffer, 1);
+    }
 }
 
 int main(int argc, char **argv)
@@ -92,32 +110,36 @@ int main(int argc, char **argv)
     CUdevice device;
     CUcontext context;
     CUmodule module;
-    CUfunction copy, ten;
+    struct functions function;
     check(cuInit(0), "cuInit");
     check(cuDeviceGet(&device, 0), "cuDeviceGet");
     check(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
     check(cuCtxSetCurrent(context), "cuCtxSetCurrent");
     check(cuModuleLoadData(&module, image), "cuModuleLoadData");
-    check(cuModuleGetFunction(&copy, module, "probe_copy"), "cuModuleGetFunction");
-    check(cuModuleGetFunction(&ten, module, "probe_ten"), "cuModuleGetFunction");
+    check(cuModuleGetFunction(&function.copy, module, "probe_copy"), "cuModuleGetFunction");
+    check(cuModuleGetFunction(&function.increment, module, "probe_increment"), "cuModuleGetFunction");
+    check(cuModuleGetFunction(&function.ten, module, "probe_ten"), "cuModuleGetFunction");
 
-    CUdeviceptr *weights = calloc((size_t)count + 1, sizeof(*weights));
-    CUdeviceptr small[SMALL_BUFFERS];
-    CUdeviceptr out = upload(bytes, 0);
-    for (int i = 0; i < SMALL_BUFFERS; i++) {
-        small[i] = upload(4 * SMALL_WORDS, i);
+    struct weights weights = {.count = count, .bytes = bytes, .out = upload(bytes, 0)};
+    CUdeviceptr buffer[BUFFERS];
+    weights.address = calloc((size_t)count + 1, sizeof(*weights.address));
+    if (!weights.address) {
+        return 4;
     }
-    for (long i = 0; weights && i < count; i++) {
-        weights[i] = upload(bytes, (int)i);
+    for (int i = 0; i < BUFFERS; i++) {
+        buffer[i] = upload(BUFFER_BYTES, i);
     }
-    run_passes(copy, weights, count, out, bytes, passes);
-    run_launches(ten, small, launches);
+    for (long i = 0; i < count; i++) {
+        weights.address[i] = upload(bytes, (int)i);
+    }
+    run_passes(&function, &weights, buffer, passes);
+    run_launches(function.ten, buffer, launches);
 
-    for (long i = 0; weights && i < count; i++) {
-        check(cuMemFree(weights[i]), "cuMemFree");
+    for (long i = 0; i < count; i++) {
+        check(cuMemFree(weights.address[i]), "cuMemFree");
     }
     check(cuModuleUnload(module), "cuModuleUnload");
-    free(weights);
+    free(weights.address);
     free(image);
     puts("ok");
     return 0;

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# property.sh FROM TO SHIM DRIVER STACK: random programs under random budgets compute what they compute without overshot.
+#
+# For each seed FROM..TO: STACK runs once alone, which gives its digest and how much device memory it holds, and once with
+# SHIM under a budget, a ring and other options drawn from the seed. Both must end with status 0 and the same digest, the
+# simulated driver must find no race, no illegal access and never more device memory than the budget (SIM_LIMIT), and the
+# shim must log no error. Proves at the end that it tested something: of the seeds 40 % streamed weights, 20 % changed
+# their plan in mid-run.
+set -euo pipefail
+from=$1 to=$2 shim=$3 driver=$4 stack=$5
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export LD_LIBRARY_PATH=$driver SIM_DEVICES=2
+
+seed_draws() { state=$((($1 * 2654435761 + 97) & 0x7fffffff)); }
+draw() { # N: `drawn` is 0 .. N-1
+    state=$(((state * 1103515245 + 12345) & 0x7fffffff))
+    drawn=$(((state >> 8) % $1))
+}
+pick() { # WORDS...: `picked` is one of them
+    draw $#
+    shift "$drawn"
+    picked=$1
+}
+
+# What is passed to `stack` besides the seed. Three of four programs get weights that are worth streaming, and mostly reach
+# them by parameters; the others are as stack draws them, many of them too small or with addresses in memory.
+draw_program() {
+    draw 4
+    [ "$drawn" -ne 0 ] || return 0
+    local kept=graph
+    draw 12 && program+=(--layers $((4 + drawn)))
+    draw 9 && program+=(--passes $((6 + drawn)))
+    pick 4M 2M,6M,4M 3145728,2097152,5000000 8M,2M 2097156,4194304 6291456,8392704,3M && program+=(--sizes "$picked")
+    draw 5 && [ "$drawn" -eq 0 ] || kept+=,stale,weights
+    draw 3 && [ "$drawn" -eq 0 ] || kept+=,late-writes,realloc,readback
+    draw 6 && [ "$drawn" -eq 0 ] || { pick direct struct extra ex cooperative descriptor direct && program+=(--pointers "$picked"); }
+    draw 4 && [ "$drawn" -ne 0 ] || kept=${kept#graph}
+    [ -z "${kept#,}" ] || program+=(--without "${kept#,}")
+}
+
+# PEAK_BYTES: options of the shim. Budgets lie between the least that is of use and more than the program needs.
+draw_options() {
+    local peak_pages=$((($1 + 2097151) >> 21)) pages
+    local fixed_pages=$((peak_pages < 10 ? peak_pages : 10)) # small memory and scratch come first
+    draw 10
+    case $drawn in
+    0) pages=2 ;;
+    1) draw 3 && pages=$((3 + drawn)) ;;
+    2) pages=$((peak_pages + 8)) ;;
+    *) draw 70 && pages=$((fixed_pages + (peak_pages - fixed_pages) * (5 + drawn) / 100)) ;;
+    esac
+    budget_bytes=$(((pages < 2 ? 2 : pages) << 21))
+    options=(OVERSHOT_BUDGET=$budget_bytes SIM_LIMIT=$budget_bytes)
+    draw 4 && [ "$drawn" -ne 0 ] || { draw 8 && options+=(OVERSHOT_RING=$(((drawn + 1) * 4))M); }
+    draw 5 && [ "$drawn" -ne 0 ] || options+=(OVERSHOT_TIERS=streamed,host)
+    draw 6 && [ "$drawn" -ne 0 ] || options+=(OVERSHOT_MIN_UNIT=4M)
+    draw 3 && options+=(OVERSHOT_DISCOVERY_CYCLES=$((drawn + 1)))
+}
+
+fail() { # SEED WHY
+    failed=$((failed + 1))
+    echo "seed $1: $2"
+    echo "  run: SIM_DEVICES=2 ${options[*]} LD_LIBRARY_PATH=$driver LD_PRELOAD=$shim $stack --random --seed $1 ${program[*]}"
+    sed 's/^/  /' "$work/out" "$work/err" | tail -n 8
+}
+
+run_seed() {
+    local seed=$1 peak_bytes status=0 wanted got complaint
+    program=() options=()
+    seed_draws "$seed"
+    draw_program
+    SIM_REPORT=$work/report timeout 120 "$stack" --random --seed "$seed" "${program[@]}" >"$work/out" 2>"$work/err" || status=$?
+    wanted=$(grep -a '^digest ' "$work/out") || { fail "$seed" "ended with status $status without the shim" && return; }
+    peak_bytes=$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$work/report" | sort -n | tail -1)
+    draw_options "$peak_bytes"
+    env "${options[@]}" OVERSHOT_LOG=error OVERSHOT_SUMMARY=1 LD_PRELOAD="$shim" timeout 240 \
+        "$stack" --random --seed "$seed" "${program[@]}" >"$work/out" 2>"$work/err" || status=$?
+    got=$(grep -a '^digest ' "$work/out") || got='no digest'
+    complaint=$(grep -avE '^overshot: device [0-9]+: (weights|all of) ' "$work/err" | head -1) || true
+    if [ "$status" -ne 0 ] || [ "$got" != "$wanted" ] || [ -n "$complaint" ]; then
+        fail "$seed" "status $status, $got instead of $wanted; $complaint"
+        return
+    fi
+    if grep -qE ', [1-9][0-9]* copies,' "$work/err"; then
+        streamed=$((streamed + 1))
+        if grep -qE ' ([2-9]|[1-9][0-9]+) plans,' "$work/err"; then
+            replanned=$((replanned + 1))
+        fi
+    fi
+}
+
+failed=0 streamed=0 replanned=0 count=$((to - from + 1))
+for seed in $(seq "$from" "$to"); do
+    run_seed "$seed"
+done
+echo "$count programs: $failed failed, $streamed streamed weights, $replanned of them with more than one plan"
+[ "$failed" -eq 0 ] || exit 1
+[ $((streamed * 100)) -ge $((count * 40)) ] || { echo 'too few programs streamed anything: this tested nothing' && exit 1; }
+[ $((replanned * 100)) -ge $((count * 20)) ] || { echo 'too few programs changed their plan' && exit 1; }

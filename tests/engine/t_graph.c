@@ -1,0 +1,406 @@
+/*
+ * Captures and graphs: what a graph reads is there whenever it is replayed, whatever became of the weights; and captures
+ * of the program are not harmed by what goes on behind it.
+ */
+#include "rig.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { COUNT = 8 };
+static const size_t weight_bytes = 4 * MIB;
+
+static void read_and_compare(struct rig *rig)
+{
+    uint32_t got[4096];
+    OK(cuStreamSynchronize(rig->stream));
+    OK(cuMemcpyDtoH(got, rig->out, sizeof got));
+    rig_compare(rig, got, NULL, COUNT);
+}
+
+static CUgraphExec capture_pass(struct rig *rig, CUgraph *graph, CUstreamCaptureMode mode)
+{
+    CUgraphExec exec;
+    OK(cuStreamBeginCapture(rig->stream, mode));
+    for (unsigned i = 0; i < COUNT; i++) {
+        rig_read(rig, i, i, rig->stream);
+    }
+    OK(cuStreamEndCapture(rig->stream, graph));
+    OK(cuGraphInstantiate(&exec, *graph, 0));
+    return exec;
+}
+
+static void replay(struct rig *rig, CUgraphExec exec, int times)
+{
+    for (int i = 0; i < times; i++) {
+        OK(cuMemsetD32Async(rig->out, 0, COUNT, rig->stream));
+        OK(cuGraphLaunch(exec, rig->stream));
+        read_and_compare(rig);
+    }
+}
+
+/* Captured before anything was learned, replayed while direct passes go on. */
+static void captured_first(void)
+{
+    struct rig rig;
+    CUgraph graph;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    CUgraphExec exec = capture_pass(&rig, &graph, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    replay(&rig, exec, 3);
+    for (int round = 0; round < 10; round++) {
+        rig_pass(&rig, NULL, 0);
+        replay(&rig, exec, 2);
+    }
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    rig_close(&rig);
+}
+
+/* Captured when everything is streamed; replayed a thousand times, with direct passes and changes between. */
+static void captured_when_streamed(void)
+{
+    struct rig rig;
+    CUgraph graph;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    CUgraphExec exec = capture_pass(&rig, &graph, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    for (int round = 0; round < 10; round++) {
+        struct rig_weight *weight = &rig.weight[round % COUNT];
+        replay(&rig, exec, 5);
+        rig_refill(weight);
+        OK(cuMemcpyHtoD(weight->address, weight->host, weight->bytes));
+        rig_pass(&rig, NULL, 0);
+    }
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    rig_close(&rig);
+}
+
+/* Half of the weights are used by a graph, the other half directly: those stream. */
+static void graph_of_half(void)
+{
+    struct rig rig;
+    CUgraph graph;
+    CUgraphExec exec;
+    uint32_t got[4096];
+    const unsigned direct[COUNT / 2] = {1, 3, 5, 7};
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (unsigned i = 0; i < COUNT; i += 2) {
+        rig_read(&rig, i, i, rig.stream);
+    }
+    OK(cuStreamEndCapture(rig.stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (int round = 0; round < 16; round++) {
+        OK(cuGraphLaunch(exec, rig.stream));
+        rig_pass(&rig, direct, COUNT / 2);
+        OK(cuMemcpyDtoH(got, rig.out, sizeof got));
+        rig_compare(&rig, got, NULL, COUNT);
+    }
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    rig_close(&rig);
+}
+
+static CUDA_KERNEL_NODE_PARAMS digest_node(const struct rig *rig, void **params)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func = rig_kernel(rig, "probe_digest"), .gridDimX = 1, .gridDimY = 1,
+                                     .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
+                                     .kernelParams = params};
+}
+
+/* Built by hand; a node's parameters are changed to another weight, which is streamed at that moment. */
+static void node_parameters_changed(void)
+{
+    struct rig rig;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    uint32_t got;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    CUdeviceptr in = rig.weight[0].address, out = rig.out + 8192;
+    uint64_t words = weight_bytes / 4;
+    void *params[] = {&in, &out, &words};
+    CUDA_KERNEL_NODE_PARAMS node_params = digest_node(&rig, params);
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &node_params));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (unsigned round = 0; round < 2 * COUNT; round++) {
+        const struct rig_weight *weight = &rig.weight[(round * 3) % COUNT];
+        in = weight->address;
+        OK(cuGraphExecKernelNodeSetParams(exec, node, &node_params));
+        rig_pass(&rig, NULL, 0);
+        OK(cuGraphLaunch(exec, rig.stream));
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuMemcpyDtoH(&got, out, 4));
+        if (got != weight->digest) {
+            rig_fail(RIG_EXIT_WRONG, "round %u: a node with new parameters read other bytes", round);
+        }
+    }
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    rig_close(&rig);
+}
+
+/* An executable graph is updated from a new capture that reads other weights. */
+static void graph_updated(void)
+{
+    struct rig rig;
+    CUgraph graph, newer;
+    CUgraphExec exec;
+    uint32_t got;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    rig_read(&rig, 0, 2048, rig.stream);
+    OK(cuStreamEndCapture(rig.stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (unsigned round = 1; round < COUNT; round++) {
+        CUgraphExecUpdateResultInfo info;
+        OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        rig_read(&rig, round, 2048, rig.stream);
+        OK(cuStreamEndCapture(rig.stream, &newer));
+        OK(cuGraphExecUpdate(exec, newer, &info));
+        OK(cuGraphDestroy(newer));
+        rig_pass(&rig, NULL, 0);
+        OK(cuGraphLaunch(exec, rig.stream));
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuMemcpyDtoH(&got, rig.out + 8192, 4));
+        if (got != rig.weight[round].digest) {
+            rig_fail(RIG_EXIT_WRONG, "round %u: an updated graph read other bytes", round);
+        }
+    }
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    rig_close(&rig);
+}
+
+/* Copies and fills inside a graph, of weights that are streamed. */
+static void copies_in_graph(void)
+{
+    struct rig rig;
+    CUgraph graph;
+    CUgraphExec exec;
+    void *pinned;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    OK(cuMemAllocHost(&pinned, weight_bytes));
+    rig_until_streamed(&rig);
+    struct rig_weight *copied = &rig.weight[2], *filled = &rig.weight[5];
+    OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemcpyDtoHAsync(pinned, copied->address, weight_bytes, rig.stream));
+    OK(cuMemsetD32Async(filled->address, 99, MIB / 8, rig.stream));
+    OK(cuMemcpyDtoDAsync(rig.weight[6].address, rig.weight[1].address, MIB, rig.stream));
+    OK(cuStreamEndCapture(rig.stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (int round = 0; round < 4; round++) {
+        rig_pass(&rig, NULL, 0);
+        memset(pinned, 0, weight_bytes);
+        OK(cuGraphLaunch(exec, rig.stream));
+        OK(cuStreamSynchronize(rig.stream));
+        rig_compare_bytes(copied, pinned, "a copy in a graph");
+        for (size_t i = 0; i < MIB / 8; i++) {
+            filled->host[i] = 99;
+        }
+        memcpy(rig.weight[6].host, rig.weight[1].host, MIB);
+        rig_changed(filled);
+        rig_changed(&rig.weight[6]);
+    }
+    rig_pass(&rig, NULL, 0);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFreeHost(pinned));
+    rig_close(&rig);
+}
+
+/* A graph inside a graph. */
+static void child_graph(void)
+{
+    struct rig rig;
+    CUgraph inner, outer;
+    CUgraphNode node;
+    CUgraphExec exec;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    for (unsigned i = 0; i < COUNT; i++) {
+        rig_read(&rig, i, i, rig.stream);
+    }
+    OK(cuStreamEndCapture(rig.stream, &inner));
+    OK(cuGraphCreate(&outer, 0));
+    OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, inner));
+    OK(cuGraphDestroy(inner));
+    OK(cuGraphInstantiate(&exec, outer, 0));
+    replay(&rig, exec, 5);
+    rig_pass(&rig, NULL, 0);
+    replay(&rig, exec, 5);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(outer));
+    rig_close(&rig);
+}
+
+/* ---- Captures while others work */
+
+struct side {
+    struct rig *rig;
+    CUstreamCaptureMode mode;
+    _Atomic int stop;
+    int captures;
+};
+
+/* Captures, instantiates, replays small things over and over on a stream of its own. */
+static void *capture_over_and_over(void *argument)
+{
+    struct side *side = argument;
+    CUstream stream;
+    OK(cuCtxSetCurrent(side->rig->context));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr out = side->rig->out + 12288;
+    while (!atomic_load(&side->stop) || side->captures < 20) {
+        CUgraph graph;
+        CUgraphExec exec;
+        uint32_t value = (uint32_t)side->captures;
+        uint64_t words = 16;
+        void *params[] = {&out, &value, &words};
+        OK(cuStreamBeginCapture(stream, side->mode));
+        for (int i = 0; i < 20; i++) {
+            rig_launch(side->rig, "probe_fill", stream, params);
+        }
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphInstantiate(&exec, graph, 0));
+        OK(cuGraphLaunch(exec, stream));
+        OK(cuStreamSynchronize(stream));
+        OK(cuGraphExecDestroy(exec));
+        OK(cuGraphDestroy(graph));
+        side->captures++;
+    }
+    OK(cuStreamDestroy(stream));
+    return NULL;
+}
+
+/* The captures of the other thread stay whole while this one streams weights, misses, and waits. */
+static void capture_elsewhere(CUstreamCaptureMode mode)
+{
+    struct rig rig;
+    pthread_t thread;
+    uint32_t *pinned;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    OK(cuMemAllocHost((void **)&pinned, 4 * COUNT));
+    rig_until_streamed(&rig);
+    struct side side = {.rig = &rig, .mode = mode};
+    HOLDS(pthread_create(&thread, NULL, capture_over_and_over, &side) == 0);
+    CUstreamCaptureMode own_mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* what waiting beside a global capture takes */
+    OK(cuThreadExchangeStreamCaptureMode(&own_mode));
+    for (int pass = 0; pass < 30; pass++) {
+        CUevent done;
+        OK(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+        for (unsigned i = 0; i < COUNT; i++) {
+            rig_read(&rig, i, i, rig.stream);
+        }
+        OK(cuMemcpyDtoHAsync(pinned, rig.out, 4 * COUNT, rig.stream));
+        OK(cuEventRecord(done, rig.stream));
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuEventDestroy(done));
+        for (unsigned i = 0; i < COUNT; i++) {
+            if (pinned[i] != rig.weight[i].digest) {
+                rig_fail(RIG_EXIT_WRONG, "pass %d beside a capture: weight %u is wrong", pass, i);
+            }
+        }
+    }
+    OK(cuThreadExchangeStreamCaptureMode(&own_mode));
+    atomic_store(&side.stop, 1);
+    pthread_join(thread, NULL);
+    OK(cuMemFreeHost(pinned));
+    rig_close(&rig);
+}
+
+static void global_capture_elsewhere(void)
+{
+    capture_elsewhere(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static void thread_capture_elsewhere(void)
+{
+    capture_elsewhere(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+static void relaxed_capture_elsewhere(void)
+{
+    capture_elsewhere(CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+/* While a capture is open on one stream, the same thread uses streamed weights on another. */
+static void capture_and_work(void)
+{
+    struct rig rig;
+    CUstream other;
+    CUgraph graph;
+    uint32_t got[4096];
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (int round = 0; round < 6; round++) {
+        OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+        rig_read(&rig, 0, 1000, other);
+        for (unsigned i = 0; i < COUNT; i++) {
+            rig_read(&rig, i, i, rig.stream);
+        }
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuStreamEndCapture(other, &graph));
+        OK(cuGraphDestroy(graph));
+        OK(cuMemcpyDtoH(got, rig.out, sizeof got));
+        rig_compare(&rig, got, NULL, COUNT);
+    }
+    OK(cuStreamDestroy(other));
+    rig_close(&rig);
+}
+
+/* Memory freed in relaxed mode right after a launch that reads it, while a capture is open. */
+static void free_while_capturing(void)
+{
+    struct rig rig;
+    CUstream other;
+    CUgraph graph;
+    uint32_t got;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < 4; i++) {
+        double microseconds = 500;
+        void *spin[] = {&microseconds};
+        const uint32_t wanted = rig.weight[i].digest;
+        OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+        rig_launch(&rig, "probe_spin", rig.stream, spin);
+        rig_read(&rig, i, i, rig.stream);
+        rig_drop(&rig, i);
+        OK(cuStreamEndCapture(other, &graph));
+        OK(cuGraphDestroy(graph));
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuMemcpyDtoH(&got, rig.out + 4 * i, 4));
+        if (got != wanted) {
+            rig_fail(RIG_EXIT_WRONG, "freed while a capture was open: read other bytes");
+        }
+        rig_pass(&rig, NULL, 0);
+    }
+    OK(cuStreamDestroy(other));
+    rig_close(&rig);
+}
+
+#define CASE(name) {#name, name}
+static const struct rig_case cases[] = {
+    CASE(captured_first),
+    CASE(captured_when_streamed),
+    CASE(graph_of_half),
+    CASE(node_parameters_changed),
+    CASE(graph_updated),
+    CASE(copies_in_graph),
+    CASE(child_graph),
+    CASE(global_capture_elsewhere),
+    CASE(thread_capture_elsewhere),
+    CASE(relaxed_capture_elsewhere),
+    CASE(capture_and_work),
+    CASE(free_while_capturing),
+};
+RIG_MAIN(cases)
