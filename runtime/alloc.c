@@ -106,42 +106,65 @@ void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes) {
 
 /* ---- small and foreign ---- */
 
-static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t bytes) {
-    struct ov_other *other = calloc(1, sizeof *other);
-    if (other == NULL) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUdeviceptr address;
-    CUresult result = ov_cu->cuMemAlloc_v2(&address, bytes);
-    if (result != CUDA_SUCCESS) {
-        free(other);
-        return result;
-    }
-    other->address = address;
-    other->bytes = bytes;
-    other->small = true;
+#define SMALL_BYTES(bytes) (((bytes) + 511) & ~(size_t)511)
+
+/* Whether a small request may be made; its bytes are counted from here on. */
+static bool reserve_small(struct ov_engine *engine, size_t bytes, bool anyway) {
     pthread_mutex_lock(&engine->lock);
-    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
-    ov_ledger_small(&engine->ledger, (bytes + 511) & ~(size_t)511, 0);
-    engine->ledger.program_bytes += bytes;
+    bool fits = anyway || ov_ledger_small_fits(&engine->ledger, SMALL_BYTES(bytes));
+    if (fits) {
+        ov_ledger_small(&engine->ledger, SMALL_BYTES(bytes), 0);
+    }
     pthread_mutex_unlock(&engine->lock);
-    *out = address;
-    return CUDA_SUCCESS;
+    return fits;
 }
 
-static void remove_other(struct ov_engine *engine, uint64_t address) {
+/* The bytes are reserved. */
+static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t bytes) {
+    struct ov_other *other = calloc(1, sizeof *other);
+    CUdeviceptr address = 0;
+    CUresult result = other != NULL ? ov_cu->cuMemAlloc_v2(&address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&engine->lock);
+    if (result == CUDA_SUCCESS) {
+        *other = (struct ov_other){.address = address, .bytes = bytes, .small = true};
+        HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+        engine->ledger.program_bytes += bytes;
+        *out = address;
+    } else {
+        ov_ledger_small(&engine->ledger, 0, SMALL_BYTES(bytes));
+    }
+    pthread_mutex_unlock(&engine->lock);
+    if (result != CUDA_SUCCESS) {
+        free(other);
+    }
+    return result;
+}
+
+/* Takes the entry out of the table; before the driver's free, after which another thread may get the same address. */
+static struct ov_other *take_other(struct ov_engine *engine, uint64_t address) {
     struct ov_other *other = NULL;
+    pthread_mutex_lock(&engine->lock);
     HASH_FIND(hh, engine->allocs.other, &address, sizeof address, other);
+    if (other != NULL) {
+        HASH_DEL(engine->allocs.other, other);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return other;
+}
+
+/* Gives its bytes back to the ledger; after the driver's free. */
+static void settle_other(struct ov_engine *engine, struct ov_other *other) {
     if (other == NULL) {
         return;
     }
-    HASH_DEL(engine->allocs.other, other);
+    pthread_mutex_lock(&engine->lock);
     if (other->small) {
-        ov_ledger_small(&engine->ledger, 0, (other->bytes + 511) & ~(size_t)511);
+        ov_ledger_small(&engine->ledger, 0, SMALL_BYTES(other->bytes));
     } else {
         ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, other->device_bytes);
     }
     engine->ledger.program_bytes -= other->bytes;
+    pthread_mutex_unlock(&engine->lock);
     free(other);
 }
 
@@ -154,8 +177,8 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes) {
     other->address = address;
     other->bytes = bytes;
     other->device_bytes = device_bytes;
+    settle_other(engine, take_other(engine, address));
     pthread_mutex_lock(&engine->lock);
-    remove_other(engine, address);
     HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
     ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, device_bytes);
     engine->ledger.program_bytes += bytes;
@@ -172,9 +195,7 @@ void ov_foreign_removed(CUdeviceptr address) {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {
-            pthread_mutex_lock(&engine->lock);
-            remove_other(engine, address);
-            pthread_mutex_unlock(&engine->lock);
+            settle_other(engine, take_other(engine, address));
         }
     }
 }
@@ -241,7 +262,7 @@ static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost
             /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for each
              * step. What of it stays unused comes back after some quiet points. */
             uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
-            (void)ov_plan_and_convert(engine, pages + (written < most ? written : most));
+            (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
             engine->replan_soon = true;
             engine->quiet_points = 0;
             engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
@@ -294,16 +315,11 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes) {
         return ov_cu->cuMemAlloc_v2(out, bytes);
     }
     if (bytes < OV_ARENA_LEAST) {
-        pthread_mutex_lock(&engine->lock);
-        bool fits = ov_ledger_small_fits(&engine->ledger, bytes);
-        pthread_mutex_unlock(&engine->lock);
+        bool fits = reserve_small(engine, bytes, false);
         if (!fits && engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO) {
             make_room(engine, 2, true); /* small ones are what kernels write to, mostly */
         }
-        pthread_mutex_lock(&engine->lock);
-        fits = ov_ledger_small_fits(&engine->ledger, bytes);
-        pthread_mutex_unlock(&engine->lock);
-        if (fits || !engine->arena.host_capable) {
+        if (fits || reserve_small(engine, bytes, !engine->arena.host_capable)) {
             return alloc_small(engine, out, bytes);
         }
     }
@@ -382,10 +398,18 @@ CUresult ov_mem_free(CUdeviceptr address) {
     if (engine != NULL) {
         return free_pages(engine, address);
     }
-    if (address != 0) {
-        ov_foreign_removed(address); /* before the call: after it another thread may get the same address */
+    struct ov_other *other[OV_DEVICES] = {NULL};
+    for (int slice = 0; slice < OV_DEVICES && address != 0; slice++) {
+        engine = ov_engine_at(slice);
+        other[slice] = engine != NULL ? take_other(engine, address) : NULL;
     }
-    return ov_cu->cuMemFree_v2(address);
+    CUresult result = ov_cu->cuMemFree_v2(address);
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        if (other[slice] != NULL) {
+            settle_other(ov_engine_at(slice), other[slice]);
+        }
+    }
+    return result;
 }
 
 bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result) {

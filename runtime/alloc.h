@@ -25,7 +25,8 @@ struct ov_alloc {
     uint32_t first, pages;
     size_t bytes;           /* as requested */
     uint32_t ordinal;       /* never reused; 0: the entry is free */
-    uint32_t visits;        /* touches in discovery that came after one of another allocation */
+    uint64_t anchor;        /* the first address touched in discovery, ... */
+    uint32_t visits;        /* ... and how often it was, after another address had been */
     bool doomed;            /* freed by the program during a capture: goes in the next exclusive section without one */
     bool dirty;             /* may have changed since its pages were hashed */
     uint64_t *edge;         /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */

@@ -179,6 +179,15 @@ static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, dou
     return made;
 }
 
+static uint32_t largest_streamed(const struct ov_plan *plan, bool made) {
+    uint32_t largest = 0;
+    for (size_t i = 0; made && i < plan->unit_count; i++) {
+        const struct ov_plan_place *place = &plan->place[i];
+        largest = place->tier == OV_TIER_STREAMED && place->pages > largest ? place->pages : largest;
+    }
+    return largest;
+}
+
 static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan) {
     const struct ov_runs *runs = &engine->learn.runs;
     struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
@@ -216,6 +225,13 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         .link_pages_per_s = link, .compute_s = compute_s,
     };
     bool made = compute_s != NULL && plan_robustly(&input, plan, share);
+    /* A third place hides the latency between a reader's end and the start of the copy that waits for it; where it is cheap. */
+    uint32_t largest = largest_streamed(plan, made);
+    if (made && input.ring_request_pages == 0 && plan->ring_pages < 3 * largest && 3 * largest <= budget_pages / 16) {
+        ov_plan_free(plan);
+        input.ring_request_pages = 3 * largest;
+        made = plan_robustly(&input, plan, share);
+    }
     free(compute_s);
     free(unit);
     return made;
@@ -513,8 +529,33 @@ static void drop_changed(struct ov_engine *engine) {
     }
 }
 
-bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages) {
-    const struct ov_runs *runs = &engine->learn.runs;
+/* What the ring needs at least, kept from what the program writes: without a ring every weight is read over the link by
+ * every wave of blocks, which is far worse than activations over the link. */
+static uint32_t ring_floor(const struct ov_engine *engine, uint32_t room) {
+    uint32_t smallest = UINT32_MAX;
+    for (uint32_t i = 0; i < engine->learn.runs.count; i++) {
+        const struct ov_run *run = &engine->learn.runs.item[i];
+        smallest = run->may & OV_TIER_BIT(OV_TIER_STREAMED) && run->pages < smallest ? run->pages : smallest;
+    }
+    return smallest == UINT32_MAX ? 0 : 2 * smallest < room / 4 ? 2 * smallest : room / 4;
+}
+
+/* One attempt: where everything goes when `reserve_pages` are left free. */
+static bool try_plan(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan) {
+    memset(want, WANT_NOTHING, (size_t)engine->arena.high_page + 1);
+    want_runs(&engine->learn.runs, NULL, want); /* claims their pages, so that the others are seen */
+    uint32_t room = pages_left_for(engine, reserve_pages), floor = ring_floor(engine, room);
+    uint32_t others = want_others(engine, want, false, room - floor);
+    if (!make_plan(engine, room - others, plan)) {
+        return false;
+    }
+    want_runs(&engine->learn.runs, plan, want);
+    uint32_t left = room - others - (uint32_t)(plan->resident_pages + plan->ring_pages);
+    (void)want_others(engine, want, true, left);
+    return true;
+}
+
+bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages) {
     if (engine->watches > 0) {
         engine->replan_soon = true; /* units on trial are known by their index */
         return false;
@@ -526,17 +567,13 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages) {
     engine->learn.fresh = false;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     struct ov_plan plan;
-    if (want == NULL) {
-        return false;
+    bool made = want != NULL && try_plan(engine, reserve_pages + spare_pages, want, &plan);
+    while (made && spare_pages > 0 && plan.cycle_host_pages > 0) {
+        ov_plan_free(&plan);
+        spare_pages = spare_pages > 64 ? spare_pages / 2 : 0;
+        made = try_plan(engine, reserve_pages + spare_pages, want, &plan);
     }
-    want_runs(runs, NULL, want); /* claims their pages, so that the others are seen */
-    uint32_t room = pages_left_for(engine, reserve_pages);
-    uint32_t others = want_others(engine, want, false, room);
-    bool made = make_plan(engine, room - others, &plan);
     if (made) {
-        want_runs(runs, &plan, want);
-        uint32_t spare = room - others - (uint32_t)(plan.resident_pages + plan.ring_pages);
-        (void)want_others(engine, want, true, spare);
         carry_out(engine, &plan, want);
         ov_plan_free(&plan);
     }

@@ -93,7 +93,7 @@ void ov_copy_begin(struct ov_copy *copy) {
     copy->refused = CUDA_SUCCESS;
     bool dst = in_arena(&copy->dst), src = in_arena(&copy->src);
     bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
-    copy->gated = dst || src || (armed && copy->host_source != NULL && copy->dst.address != 0);
+    copy->gated = dst || src || (armed && (copy->dst.address != 0 || copy->src.address != 0)); /* others may be inspected */
     if (!copy->gated) {
         return;
     }

@@ -43,7 +43,7 @@ void ov_learn_start(struct ov_engine *engine) {
     learn->attempts = 0;
     learn->launches = 0;
     learn->visits_wanted = ov_opt.discovery_cycles;
-    learn->last_alloc = 0;
+    learn->last_address = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         engine->allocs.item[i].visits = 0;
     }
@@ -74,11 +74,14 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
         if (alloc == NULL) {
             continue; /* stale */
         }
-        uint32_t index = engine->arena.page[page].alloc;
-        if (index != learn->last_alloc && ((size_t)alloc->pages << OV_PAGE_SHIFT) >= ov_opt.min_unit_bytes) {
-            alloc->visits++;
-            learn->last_alloc = index;
+        if (alloc->visits == 0) {
+            alloc->anchor = address;
         }
+        if (address == alloc->anchor && address != learn->last_address &&
+            ((size_t)alloc->pages << OV_PAGE_SHIFT) >= ov_opt.min_unit_bytes) {
+            alloc->visits++;
+        }
+        learn->last_address = address;
         if (kernel == NULL || ov_slot(kernel, touches->item[i].slot) != OV_SLOT_READER) {
             alloc->dirty = true;
         }

@@ -86,7 +86,7 @@ struct ov_learn {
     uint64_t head;              /* places count from 1 and never wrap */
     uint64_t start;             /* first place of this discovery */
     uint32_t launches;
-    uint32_t last_alloc;        /* of the last logged touch, for visits */
+    uint64_t last_address;      /* of the last logged touch, for visits */
     uint32_t visits_wanted;     /* before the next attempt */
     unsigned attempts;          /* in this discovery */
     bool fresh;                 /* the runs were formed at this very quiet point */

@@ -45,16 +45,20 @@ static size_t small_held(size_t small_bytes) {
 }
 
 bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes) {
-    size_t more = small_held(ledger->small_bytes + bytes) - ledger->held_bytes[OV_FOR_SMALL];
+    size_t wanted = small_held(ledger->small_bytes + bytes), has = ledger->held_bytes[OV_FOR_SMALL];
+    size_t more = wanted > has ? wanted - has : 0;
     size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes[OV_FOR_SCRATCH];
     return more == 0 || (held < ledger->budget_bytes && more <= ledger->budget_bytes - held);
 }
 
 void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes) {
     ledger->small_bytes += add_bytes - remove_bytes;
+    size_t held = ledger->held_bytes[OV_FOR_SMALL], wanted = small_held(ledger->small_bytes);
+    /* Blocks go back only when they are empty, and which are is not known before all are. */
+    wanted = wanted > 0 && wanted < held ? held : wanted;
     ledger->held_bytes[OV_FOR_SMALL] = 0;
     ledger->set_aside_bytes[OV_FOR_SMALL] = 0;
-    ov_ledger_add(ledger, OV_FOR_SMALL, small_held(ledger->small_bytes));
+    ov_ledger_add(ledger, OV_FOR_SMALL, wanted);
 }
 
 bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes) {

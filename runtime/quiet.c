@@ -52,7 +52,7 @@ static void study(struct ov_engine *engine) {
         atomic_store(&engine->learning_now, false);
         return;
     }
-    if (studied && ov_plan_and_convert(engine, 0)) {
+    if (studied && ov_plan_and_convert(engine, 0, 0)) {
         engine->learning = false;
         atomic_store(&engine->learning_now, false);
         engine->replan_soon = false;
@@ -84,7 +84,7 @@ static void attend(struct ov_engine *engine) {
         engine->replan_soon = false;
         engine->quiet_points = 0;
         engine->replan_wait = engine->replan_wait < 512 ? engine->replan_wait * 2 + 1 : engine->replan_wait;
-        (void)ov_plan_and_convert(engine, 0);
+        (void)ov_plan_and_convert(engine, 0, 0);
     }
     atomic_store(&engine->overdue, 0);
     engine->looked_at_ns = now_ns();

@@ -4,8 +4,8 @@
 # For each seed FROM..TO: STACK runs once alone, which gives its digest and how much device memory it holds, and once with
 # SHIM under a budget, a ring and other options drawn from the seed. Both must end with status 0 and the same digest, the
 # simulated driver must find no race, no illegal access and never more device memory than the budget (SIM_LIMIT), and the
-# shim must log no error. Proves at the end that it tested something: of the seeds 40 % streamed weights, 20 % changed
-# their plan in mid-run.
+# shim must log no error. Proves at the end that it tested something: of the seeds 40 % streamed weights, 10 % had
+# more than one plan.
 set -euo pipefail
 from=$1 to=$2 shim=$3 driver=$4 stack=$5
 work=$(mktemp -d)
@@ -23,27 +23,35 @@ pick() { # WORDS...: `picked` is one of them
     picked=$1
 }
 
-# What is passed to `stack` besides the seed. Three of four programs get weights that are worth streaming, and mostly reach
-# them by parameters; the others are as stack draws them, many of them too small or with addresses in memory.
+# One program in so many...
+one_in() {
+    draw "$1"
+    [ "$drawn" -eq 0 ]
+}
+
+# What is passed to `stack` besides the seed. One program in six is as stack draws it: often too small to stream, or with
+# addresses in memory. The others get weights that are worth streaming, and mostly reach them by parameters.
 draw_program() {
-    draw 4
-    [ "$drawn" -ne 0 ] || return 0
-    local kept=graph
-    draw 12 && program+=(--layers $((4 + drawn)))
-    draw 9 && program+=(--passes $((6 + drawn)))
+    local without=
+    one_in 6 && return 0
+    draw 7 && program+=(--layers $((4 + drawn)))
+    draw 6 && program+=(--passes $((5 + drawn)))
     pick 4M 2M,6M,4M 3145728,2097152,5000000 8M,2M 2097156,4194304 6291456,8392704,3M && program+=(--sizes "$picked")
-    draw 5 && [ "$drawn" -eq 0 ] || kept+=,stale,weights
-    draw 3 && [ "$drawn" -eq 0 ] || kept+=,late-writes,realloc,readback
-    draw 6 && [ "$drawn" -eq 0 ] || { pick direct struct extra ex cooperative descriptor direct && program+=(--pointers "$picked"); }
-    draw 4 && [ "$drawn" -ne 0 ] || kept=${kept#graph}
-    [ -z "${kept#,}" ] || program+=(--without "${kept#,}")
+    pick direct struct extra ex cooperative descriptor direct
+    one_in 6 || program+=(--pointers "$picked")
+    one_in 8 || without+=,stale,weights
+    one_in 3 || without+=,late-writes,realloc,readback
+    one_in 5 || without+=,graph
+    one_in 3 || without+=,alloc
+    one_in 3 || without+=,sync
+    [ -z "$without" ] || program+=(--without "${without#,}")
 }
 
 # PEAK_BYTES: options of the shim. Budgets lie between the least that is of use and more than the program needs.
 draw_options() {
     local peak_pages=$((($1 + 2097151) >> 21)) pages
     local fixed_pages=$((peak_pages < 10 ? peak_pages : 10)) # small memory and scratch come first
-    draw 10
+    draw 14
     case $drawn in
     0) pages=2 ;;
     1) draw 3 && pages=$((3 + drawn)) ;;
@@ -52,9 +60,11 @@ draw_options() {
     esac
     budget_bytes=$(((pages < 2 ? 2 : pages) << 21))
     options=(OVERSHOT_BUDGET=$budget_bytes SIM_LIMIT=$budget_bytes)
-    draw 4 && [ "$drawn" -ne 0 ] || { draw 8 && options+=(OVERSHOT_RING=$(((drawn + 1) * 4))M); }
-    draw 5 && [ "$drawn" -ne 0 ] || options+=(OVERSHOT_TIERS=streamed,host)
-    draw 6 && [ "$drawn" -ne 0 ] || options+=(OVERSHOT_MIN_UNIT=4M)
+    if one_in 4; then
+        draw 8 && options+=(OVERSHOT_RING=$(((drawn + 1) * 4))M)
+    fi
+    one_in 5 && options+=(OVERSHOT_TIERS=streamed,host)
+    one_in 6 && options+=(OVERSHOT_MIN_UNIT=4M)
     draw 3 && options+=(OVERSHOT_DISCOVERY_CYCLES=$((drawn + 1)))
 }
 
@@ -97,4 +107,4 @@ done
 echo "$count programs: $failed failed, $streamed streamed weights, $replanned of them with more than one plan"
 [ "$failed" -eq 0 ] || exit 1
 [ $((streamed * 100)) -ge $((count * 40)) ] || { echo 'too few programs streamed anything: this tested nothing' && exit 1; }
-[ $((replanned * 100)) -ge $((count * 20)) ] || { echo 'too few programs changed their plan' && exit 1; }
+[ $((replanned * 100)) -ge $((count * 10)) ] || { echo 'too few programs changed their plan' && exit 1; }

@@ -119,7 +119,7 @@ if [ -f "${CLIENTS:-}/llama_pass.py" ]; then
         fi
     }
     llama llama.a "${BUDGET_A:-6400}" fits
-    llama llama.b "${BUDGET_B:-2650}" ""
+    [ -n "${GPU_QUICK:-}" ] || llama llama.b "${BUDGET_B:-2650}" ""
     llama llama.all "${BUDGET_ALL:-8192}" fits OVERSHOT_TIERS=streamed
     [ -n "${GPU_QUICK:-}" ] || {
         for round in 1 2; do # pairs, since the host's share of a pass is not steady
