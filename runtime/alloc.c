@@ -15,11 +15,12 @@
 struct ov_other {
     uint64_t address;
     size_t bytes, device_bytes;
-    bool small;             /* ours to ask for, the driver's to place; else foreign */
+    bool small; /* ours to ask for, the driver's to place; else foreign */
     UT_hash_handle hh;
 };
 
-struct ov_alloc *ov_alloc_of(struct ov_engine *engine, uint32_t page) {
+struct ov_alloc *ov_alloc_of(struct ov_engine *engine, uint32_t page)
+{
     if (page >= engine->arena.high_page || engine->arena.page[page].alloc == 0) {
         return NULL;
     }
@@ -28,7 +29,8 @@ struct ov_alloc *ov_alloc_of(struct ov_engine *engine, uint32_t page) {
 
 /* ---- the table ---- */
 
-static struct ov_alloc *new_alloc(struct ov_engine *engine, uint32_t first, uint32_t pages, size_t bytes) {
+static struct ov_alloc *new_alloc(struct ov_engine *engine, uint32_t first, uint32_t pages, size_t bytes)
+{
     struct ov_allocs *allocs = &engine->allocs;
     uint32_t index = allocs->first_free;
     if (index != 0) {
@@ -58,7 +60,8 @@ static struct ov_alloc *new_alloc(struct ov_engine *engine, uint32_t first, uint
     return alloc;
 }
 
-static void drop_alloc(struct ov_engine *engine, struct ov_alloc *alloc) {
+static void drop_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
+{
     struct ov_allocs *allocs = &engine->allocs;
     for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
         engine->arena.page[p].alloc = 0;
@@ -70,7 +73,8 @@ static void drop_alloc(struct ov_engine *engine, struct ov_alloc *alloc) {
     allocs->first_free = (uint32_t)(alloc - allocs->item) + 1;
 }
 
-static void add_edge(struct ov_alloc *alloc, uint64_t edge) {
+static void add_edge(struct ov_alloc *alloc, uint64_t edge)
+{
     uint32_t at = alloc->edge_count;
     while (at > 0 && alloc->edge[at - 1] >= edge) {
         if (alloc->edge[at - 1] == edge) {
@@ -91,7 +95,8 @@ static void add_edge(struct ov_alloc *alloc, uint64_t edge) {
     alloc->edge[at] = edge;
 }
 
-void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes) {
+void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes)
+{
     struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, address));
     if (alloc == NULL) {
         return;
@@ -109,7 +114,8 @@ void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes) {
 #define SMALL_BYTES(bytes) (((bytes) + 511) & ~(size_t)511)
 
 /* Whether a small request may be made; its bytes are counted from here on. */
-static bool reserve_small(struct ov_engine *engine, size_t bytes, bool anyway) {
+static bool reserve_small(struct ov_engine *engine, size_t bytes, bool anyway)
+{
     pthread_mutex_lock(&engine->lock);
     bool fits = anyway || ov_ledger_small_fits(&engine->ledger, SMALL_BYTES(bytes));
     if (fits) {
@@ -120,7 +126,8 @@ static bool reserve_small(struct ov_engine *engine, size_t bytes, bool anyway) {
 }
 
 /* The bytes are reserved. */
-static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t bytes) {
+static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+{
     struct ov_other *other = calloc(1, sizeof *other);
     CUdeviceptr address = 0;
     CUresult result = other != NULL ? ov_cu->cuMemAlloc_v2(&address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -141,7 +148,8 @@ static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t b
 }
 
 /* Takes the entry out of the table; before the driver's free, after which another thread may get the same address. */
-static struct ov_other *take_other(struct ov_engine *engine, uint64_t address) {
+static struct ov_other *take_other(struct ov_engine *engine, uint64_t address)
+{
     struct ov_other *other = NULL;
     pthread_mutex_lock(&engine->lock);
     HASH_FIND(hh, engine->allocs.other, &address, sizeof address, other);
@@ -153,7 +161,8 @@ static struct ov_other *take_other(struct ov_engine *engine, uint64_t address) {
 }
 
 /* Gives its bytes back to the ledger; after the driver's free. */
-static void settle_other(struct ov_engine *engine, struct ov_other *other) {
+static void settle_other(struct ov_engine *engine, struct ov_other *other)
+{
     if (other == NULL) {
         return;
     }
@@ -168,7 +177,8 @@ static void settle_other(struct ov_engine *engine, struct ov_other *other) {
     free(other);
 }
 
-static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes) {
+static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
+{
     struct ov_engine *engine = ov_engine_here();
     struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
     if (other == NULL) {
@@ -187,11 +197,13 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device) {
+void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
+{
     add_foreign(address, bytes, bytes_on_device);
 }
 
-void ov_foreign_removed(CUdeviceptr address) {
+void ov_foreign_removed(CUdeviceptr address)
+{
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {
@@ -203,16 +215,21 @@ void ov_foreign_removed(CUdeviceptr address) {
 /* Handles are kept apart from addresses by a bit that no user address has. */
 #define HANDLE_KEY(handle) ((uint64_t)(handle) | (uint64_t)1 << 63)
 
-void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop) {
+void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
+{
     if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
         add_foreign(HANDLE_KEY(handle), bytes, bytes);
     }
 }
 
-void ov_handle_removed(CUmemGenericAllocationHandle handle) { ov_foreign_removed(HANDLE_KEY(handle)); }
+void ov_handle_removed(CUmemGenericAllocationHandle handle)
+{
+    ov_foreign_removed(HANDLE_KEY(handle));
+}
 
 /* A mapping of the program's own may have no access yet, or none for this device. */
-static bool readable(const struct ov_engine *engine, CUdeviceptr address) {
+static bool readable(const struct ov_engine *engine, CUdeviceptr address)
+{
     unsigned long long flags = 0;
     CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = engine->device};
     return ov_cu->cuMemGetAccess != NULL && ov_cu->cuMemGetAccess(&flags, &location, address) == CUDA_SUCCESS &&
@@ -220,16 +237,20 @@ static bool readable(const struct ov_engine *engine, CUdeviceptr address) {
 }
 
 void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
-                    void *context) {
+                    void *context)
+{
     struct ov_other *other, *next;
-    HASH_ITER(hh, engine->allocs.other, other, next) {
-        if (other->address >> 63 == 0 && (other->small || other->device_bytes > 0 || readable(engine, other->address))) {
+    HASH_ITER(hh, engine->allocs.other, other, next)
+    {
+        if (other->address >> 63 == 0 &&
+            (other->small || other->device_bytes > 0 || readable(engine, other->address))) {
             each(context, other->address, other->bytes);
         }
     }
 }
 
-bool ov_others_hold(const struct ov_engine *engine, uint64_t address) {
+bool ov_others_hold(const struct ov_engine *engine, uint64_t address)
+{
     for (const struct ov_other *other = engine->allocs.other; other != NULL; other = other->hh.next) {
         if (address - other->address < other->bytes) {
             return true;
@@ -241,7 +262,8 @@ bool ov_others_hold(const struct ov_engine *engine, uint64_t address) {
 /* ---- the program's calls ---- */
 
 /* Device memory while the budget lasts, then host memory. Under the lock, in the engine's context. */
-static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
+{
     CUresult result = ov_back_device(&engine->arena, first, pages);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable) {
         result = ov_back_host(&engine->arena, first, pages);
@@ -249,8 +271,10 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages) {
     return result;
 }
 
-/* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it. */
-static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost) {
+/* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it.
+ */
+static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
+{
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     bool planned = atomic_load(&engine->planned);
     if (bytes <= ov_ledger_left(&engine->ledger) || !(planned || at_any_cost) || atomic_load(&ov_captures) != 0) {
@@ -259,8 +283,8 @@ static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost
     struct ov_exclusive section;
     if (ov_exclusive_begin(engine, &section) == CUDA_SUCCESS) {
         if (planned) {
-            /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for each
-             * step. What of it stays unused comes back after some quiet points. */
+            /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for
+             * each step. What of it stays unused comes back after some quiet points. */
             uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
             (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
             engine->replan_soon = true;
@@ -274,7 +298,8 @@ static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost
     ov_exclusive_end(engine, &section);
 }
 
-static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes) {
+static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+{
     uint32_t pages = ov_pages(bytes);
     make_room(engine, pages, false);
     bool entered = ov_context_enter(engine);
@@ -309,7 +334,8 @@ static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t b
     return result;
 }
 
-CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes) {
+CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
+{
     struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_here() : NULL;
     if (engine == NULL || bytes > ov_arena_bytes) {
         return ov_cu->cuMemAlloc_v2(out, bytes);
@@ -326,10 +352,12 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes) {
     return alloc_pages(engine, out, bytes);
 }
 
-CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes) {
+CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes)
+{
     const size_t align = 512; /* what the driver uses */
     size_t row = (width_bytes + align - 1) & ~(align - 1);
-    if (out == NULL || pitch == NULL || height == 0 || row == 0 || row * height < OV_ARENA_LEAST || ov_engine_here() == NULL) {
+    if (out == NULL || pitch == NULL || height == 0 || row == 0 || row * height < OV_ARENA_LEAST ||
+        ov_engine_here() == NULL) {
         return ov_cu->cuMemAllocPitch_v2(out, pitch, width_bytes, height, element_bytes);
     }
     CUresult result = ov_mem_alloc(out, row * height);
@@ -340,7 +368,8 @@ CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
 }
 
 /* In an exclusive section without captures. */
-static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc) {
+static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc)
+{
     uint32_t first = alloc->first, pages = alloc->pages;
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
         struct ov_unit *unit = &engine->ring.unit[i];
@@ -367,7 +396,8 @@ static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc) {
     return result;
 }
 
-void ov_allocs_reap(struct ov_engine *engine) {
+void ov_allocs_reap(struct ov_engine *engine)
+{
     for (uint32_t i = 0; i < engine->allocs.count && engine->allocs.doomed > 0; i++) {
         if (engine->allocs.item[i].doomed) {
             (void)release(engine, &engine->allocs.item[i]);
@@ -375,12 +405,14 @@ void ov_allocs_reap(struct ov_engine *engine) {
     }
 }
 
-static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address) {
+static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address)
+{
     struct ov_exclusive section;
     CUresult result = ov_exclusive_begin(engine, &section);
     uint32_t page = ov_arena_page(&engine->arena, address);
     struct ov_alloc *alloc = ov_alloc_of(engine, page);
-    if (result == CUDA_SUCCESS && (alloc == NULL || address != ov_page_address(&engine->arena, alloc->first) || alloc->doomed)) {
+    if (result == CUDA_SUCCESS &&
+        (alloc == NULL || address != ov_page_address(&engine->arena, alloc->first) || alloc->doomed)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS && atomic_load(&ov_captures) != 0) {
@@ -393,7 +425,8 @@ static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address) {
     return result;
 }
 
-CUresult ov_mem_free(CUdeviceptr address) {
+CUresult ov_mem_free(CUdeviceptr address)
+{
     struct ov_engine *engine = ov_engine_of(address);
     if (engine != NULL) {
         return free_pages(engine, address);
@@ -412,7 +445,8 @@ CUresult ov_mem_free(CUdeviceptr address) {
     return result;
 }
 
-bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result) {
+bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
+{
     (void)stream; /* freeing waits for the whole device, which is more than the order of the stream asks for */
     struct ov_engine *engine = ov_engine_of(address);
     if (engine == NULL) {
@@ -422,7 +456,8 @@ bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result) {
     return true;
 }
 
-void ov_allocs_drop(struct ov_engine *engine) {
+void ov_allocs_drop(struct ov_engine *engine)
+{
     struct ov_allocs *allocs = &engine->allocs;
     for (uint32_t i = 0; i < allocs->count; i++) {
         struct ov_alloc *alloc = &allocs->item[i];
@@ -434,7 +469,8 @@ void ov_allocs_drop(struct ov_engine *engine) {
         }
     }
     struct ov_other *other, *next;
-    HASH_ITER(hh, allocs->other, other, next) {
+    HASH_ITER(hh, allocs->other, other, next)
+    {
         HASH_DEL(allocs->other, other);
         free(other);
     }

@@ -17,7 +17,8 @@ size_t ov_arena_bytes;
 unsigned ov_arena_slice_shift;
 static CUdeviceptr mirror_base;
 
-bool ov_arena_reserve(int devices) {
+bool ov_arena_reserve(int devices)
+{
     unsigned spread = 0;
     while ((1 << spread) < devices) {
         spread++;
@@ -41,7 +42,8 @@ bool ov_arena_reserve(int devices) {
     return false;
 }
 
-static CUmemAllocationProp device_prop(const struct ov_arena *arena) {
+static CUmemAllocationProp device_prop(const struct ov_arena *arena)
+{
     CUmemAllocationProp prop;
     memset(&prop, 0, sizeof prop);
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -50,7 +52,8 @@ static CUmemAllocationProp device_prop(const struct ov_arena *arena) {
     return prop;
 }
 
-static CUmemAllocationProp host_prop(const struct ov_arena *arena) {
+static CUmemAllocationProp host_prop(const struct ov_arena *arena)
+{
     CUmemAllocationProp prop;
     memset(&prop, 0, sizeof prop);
     prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -59,7 +62,8 @@ static CUmemAllocationProp host_prop(const struct ov_arena *arena) {
     return prop;
 }
 
-static CUresult set_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags) {
+static CUresult set_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags)
+{
     CUmemAccessDesc access[OV_DEVICES];
     size_t count = 0;
     for (int device = 0; device < OV_DEVICES; device++) {
@@ -73,20 +77,24 @@ static CUresult set_access(const struct ov_arena *arena, CUdeviceptr address, si
     return ov_cu->cuMemSetAccess(address, bytes, access, count);
 }
 
-static void *lazy_array(size_t count, size_t size) {
+static void *lazy_array(size_t count, size_t size)
+{
     void *memory = mmap(NULL, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
 /* Whether a page of host memory can be made, mapped and given to the device: attributes alone have been wrong on
  * virtual GPUs. */
-static bool try_host(struct ov_arena *arena) {
+static bool try_host(struct ov_arena *arena)
+{
     int attribute = 0;
     if (ov_cu->cuDeviceGetAttribute(&attribute, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-                                    arena->device) != CUDA_SUCCESS || attribute == 0) {
+                                    arena->device) != CUDA_SUCCESS ||
+        attribute == 0) {
         return false;
     }
-    if (ov_cu->cuDeviceGetAttribute(&arena->numa_node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, arena->device) != CUDA_SUCCESS ||
+    if (ov_cu->cuDeviceGetAttribute(&arena->numa_node, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, arena->device) !=
+            CUDA_SUCCESS ||
         arena->numa_node < 0) {
         arena->numa_node = 0;
     }
@@ -99,7 +107,8 @@ static bool try_host(struct ov_arena *arena) {
     return works;
 }
 
-CUresult ov_arena_open(struct ov_arena *arena, CUdevice device, int slice, struct ov_ledger *ledger) {
+CUresult ov_arena_open(struct ov_arena *arena, CUdevice device, int slice, struct ov_ledger *ledger)
+{
     memset(arena, 0, sizeof *arena);
     arena->device = device;
     arena->ledger = ledger;
@@ -124,7 +133,8 @@ CUresult ov_arena_open(struct ov_arena *arena, CUdevice device, int slice, struc
 
 /* ---- addresses ---- */
 
-uint32_t ov_arena_take(struct ov_arena *arena, uint32_t pages) {
+uint32_t ov_arena_take(struct ov_arena *arena, uint32_t pages)
+{
     for (size_t i = 0; i < arena->hole_count; i++) {
         struct ov_extent *hole = &arena->hole[i];
         if (hole->pages >= pages) {
@@ -145,7 +155,8 @@ uint32_t ov_arena_take(struct ov_arena *arena, uint32_t pages) {
     return first;
 }
 
-void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
     size_t at = 0;
     while (at < arena->hole_count && arena->hole[at].first < first) {
         at++;
@@ -181,7 +192,8 @@ void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages) {
 
 /* A handle of device memory that the ledger has granted. */
 static CUresult create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
-                              CUmemGenericAllocationHandle *handle) {
+                              CUmemGenericAllocationHandle *handle)
+{
     if (!ov_ledger_take(arena->ledger, purpose, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -193,7 +205,8 @@ static CUresult create_device(struct ov_arena *arena, enum ov_purpose purpose, s
     return result;
 }
 
-static CUresult map_chunk(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+static CUresult map_chunk(struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
     CUmemGenericAllocationHandle handle;
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     CUresult result = create_device(arena, OV_FOR_PAGES, bytes, &handle);
@@ -215,7 +228,8 @@ static CUresult map_chunk(struct ov_arena *arena, uint32_t first, uint32_t pages
     return CUDA_SUCCESS;
 }
 
-CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
     CUresult result = CUDA_SUCCESS;
     uint32_t done = 0;
     while (done < pages && result == CUDA_SUCCESS) {
@@ -233,7 +247,8 @@ CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages) 
     return result;
 }
 
-static CUresult make_master(struct ov_arena *arena, uint32_t page) {
+static CUresult make_master(struct ov_arena *arena, uint32_t page)
+{
     if (!ov_ledger_take_host(arena->ledger, OV_PAGE_BYTES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -254,7 +269,8 @@ static CUresult make_master(struct ov_arena *arena, uint32_t page) {
     return CUDA_SUCCESS;
 }
 
-CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
     if (!arena->host_capable) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -280,7 +296,8 @@ CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages)
     return result;
 }
 
-void ov_drop_masters(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+void ov_drop_masters(struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
     for (uint32_t p = first; p < first + pages; p++) {
         if (arena->page[p].host != 0) {
             (void)ov_cu->cuMemUnmap(ov_mirror_address(arena, p), OV_PAGE_BYTES);
@@ -292,8 +309,9 @@ void ov_drop_masters(struct ov_arena *arena, uint32_t first, uint32_t pages) {
 }
 
 /* Maps one handle of one page at each of the pages, given by what(), and gives access to all. */
-static CUresult map_each(struct ov_arena *arena, uint32_t first, uint32_t pages, const CUmemGenericAllocationHandle *ring,
-                         enum ov_backing backing, CUmemAccess_flags flags) {
+static CUresult map_each(struct ov_arena *arena, uint32_t first, uint32_t pages,
+                         const CUmemGenericAllocationHandle *ring, enum ov_backing backing, CUmemAccess_flags flags)
+{
     CUresult result = CUDA_SUCCESS;
     uint32_t done = 0;
     while (done < pages) {
@@ -315,7 +333,8 @@ static CUresult map_each(struct ov_arena *arena, uint32_t first, uint32_t pages,
     return result;
 }
 
-CUresult ov_back_host(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+CUresult ov_back_host(struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
     CUresult result = ov_make_masters(arena, first, pages);
     if (result != CUDA_SUCCESS) {
         return result;
@@ -323,11 +342,13 @@ CUresult ov_back_host(struct ov_arena *arena, uint32_t first, uint32_t pages) {
     return map_each(arena, first, pages, NULL, OV_HOST, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-CUresult ov_back_ring(struct ov_arena *arena, uint32_t first, uint32_t pages, const CUmemGenericAllocationHandle *ring) {
+CUresult ov_back_ring(struct ov_arena *arena, uint32_t first, uint32_t pages, const CUmemGenericAllocationHandle *ring)
+{
     return map_each(arena, first, pages, ring, OV_RING, CU_MEM_ACCESS_FLAGS_PROT_READ);
 }
 
-void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pages) {
+void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pages)
+{
     uint32_t begin = *first, end = *first + *pages;
     if (arena->page[begin].backing == OV_DEVICE) {
         begin = arena->page[begin].chunk_first;
@@ -340,7 +361,8 @@ void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pa
     *pages = end - begin;
 }
 
-CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages) {
+CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
     if (arena->frozen != CUDA_SUCCESS) {
         return arena->frozen;
     }
@@ -357,8 +379,10 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages) {
         CUresult result = ov_cu->cuMemUnmap(ov_page_address(arena, begin), (size_t)(p - begin) << OV_PAGE_SHIFT);
         if (result != CUDA_SUCCESS) {
             if (result != CUDA_ERROR_DEINITIALIZED) {
-                ov_log_once(OV_LOG_ERROR, "cuMemUnmap of %u pages failed with error %d: their memory is lost until the program "
-                            "ends", p - begin, (int)result);
+                ov_log_once(OV_LOG_ERROR,
+                            "cuMemUnmap of %u pages failed with error %d: their memory is lost until the program "
+                            "ends",
+                            p - begin, (int)result);
             }
             return result;
         }
@@ -375,7 +399,8 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages) {
     return CUDA_SUCCESS;
 }
 
-CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer) {
+CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer)
+{
     if (arena->access_devices >> peer & 1) {
         return CUDA_SUCCESS;
     }
@@ -395,7 +420,8 @@ CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer) {
 }
 
 CUresult ov_own_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,
-                       CUmemGenericAllocationHandle *handle, CUdeviceptr *address) {
+                       CUmemGenericAllocationHandle *handle, CUdeviceptr *address)
+{
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     CUresult result = ov_cu->cuMemAddressReserve(address, bytes, OV_PAGE_BYTES, 0, 0);
     if (result != CUDA_SUCCESS) {
@@ -405,7 +431,8 @@ CUresult ov_own_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t
     while (done < pages && result == CUDA_SUCCESS) {
         result = create_device(arena, purpose, OV_PAGE_BYTES, &handle[done]);
         if (result == CUDA_SUCCESS) {
-            result = ov_cu->cuMemMap(*address + ((CUdeviceptr)done << OV_PAGE_SHIFT), OV_PAGE_BYTES, 0, handle[done], 0);
+            result =
+                ov_cu->cuMemMap(*address + ((CUdeviceptr)done << OV_PAGE_SHIFT), OV_PAGE_BYTES, 0, handle[done], 0);
             if (result != CUDA_SUCCESS) {
                 (void)ov_cu->cuMemRelease(handle[done]);
                 ov_ledger_give(arena->ledger, purpose, OV_PAGE_BYTES);
@@ -424,7 +451,8 @@ CUresult ov_own_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t
 }
 
 void ov_disown_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,
-                      CUmemGenericAllocationHandle *handle, CUdeviceptr address) {
+                      CUmemGenericAllocationHandle *handle, CUdeviceptr address)
+{
     if (pages == 0) {
         return;
     }

@@ -1,10 +1,10 @@
 /*
  * arena.h - the address range that all large allocations come from, and what stands behind each of its pages.
  *
- * One range is reserved for the process (2^42 bytes a device where the system allows); each device has an equal slice of
- * it, so that an address is recognised by one subtraction, its device and page found by shifts. A second range of the same
- * size, the *mirror*, shows the host master of a page at the same offset, as long as it has one: a unit's master is
- * therefore contiguous there, whatever its allocation looks like.
+ * One range is reserved for the process (2^42 bytes a device where the system allows); each device has an equal slice
+ * of it, so that an address is recognised by one subtraction, its device and page found by shifts. A second range of
+ * the same size, the *mirror*, shows the host master of a page at the same offset, as long as it has one: a unit's
+ * master is therefore contiguous there, whatever its allocation looks like.
  *
  * Behind a page stands exactly one of
  *   OV_NONE     nothing; not mapped
@@ -16,8 +16,8 @@
  * All functions but the address tests need the engine's lock and a current context of the device. Functions that take a
  * mapping away need more: no work on the device may still use it; that is the caller's business (engine.h, exclusive).
  * While `frozen` is set they refuse with that code.
- * Errors: the driver's code; what was done up to the failure is undone unless stated. Memory is asked of the ledger first;
- * CUDA_ERROR_OUT_OF_MEMORY when it refuses.
+ * Errors: the driver's code; what was done up to the failure is undone unless stated. Memory is asked of the ledger
+ * first; CUDA_ERROR_OUT_OF_MEMORY when it refuses.
  */
 #ifndef OV_ARENA_H
 #define OV_ARENA_H
@@ -37,30 +37,32 @@
 enum ov_backing { OV_NONE, OV_DEVICE, OV_HOST, OV_RING };
 
 struct ov_page {
-    uint32_t alloc;       /* 1 + index of the allocation that owns the page, 0: free */
-    uint32_t chunk_first; /* OV_DEVICE: first page of its chunk, ... */
-    uint16_t chunk_pages; /* ... and their number */
-    uint8_t backing;      /* enum ov_backing */
+    uint32_t alloc;                      /* 1 + index of the allocation that owns the page, 0: free */
+    uint32_t chunk_first;                /* OV_DEVICE: first page of its chunk, ... */
+    uint16_t chunk_pages;                /* ... and their number */
+    uint8_t backing;                     /* enum ov_backing */
     CUmemGenericAllocationHandle device; /* of the chunk, kept at its first page */
     CUmemGenericAllocationHandle host;   /* the master, 0: none */
 };
 
-struct ov_extent { uint32_t first, pages; };
+struct ov_extent {
+    uint32_t first, pages;
+};
 
 struct ov_arena {
-    CUdeviceptr base, mirror;       /* of this device's slice */
-    uint32_t page_count;            /* in the slice */
-    uint32_t high_page;             /* pages from here on were never used */
-    struct ov_page *page;           /* mapped lazily */
-    _Atomic uint32_t *unit;         /* of a page: 1 + index of the streamed unit, 0: none; read without a lock */
-    struct ov_extent *hole;         /* free pages below high_page, by address */
+    CUdeviceptr base, mirror; /* of this device's slice */
+    uint32_t page_count;      /* in the slice */
+    uint32_t high_page;       /* pages from here on were never used */
+    struct ov_page *page;     /* mapped lazily */
+    _Atomic uint32_t *unit;   /* of a page: 1 + index of the streamed unit, 0: none; read without a lock */
+    struct ov_extent *hole;   /* free pages below high_page, by address */
     size_t hole_count, hole_room;
     CUdevice device;
-    int numa_node;                  /* host memory comes from here */
-    bool host_capable;              /* host-located handles can be made and mapped */
-    uint32_t access_devices;        /* devices that may read and write, as bits: this one and its enabled peers */
+    int numa_node;           /* host memory comes from here */
+    bool host_capable;       /* host-located handles can be made and mapped */
+    uint32_t access_devices; /* devices that may read and write, as bits: this one and its enabled peers */
     struct ov_ledger *ledger;
-    CUresult frozen;                /* not CUDA_SUCCESS: the device could not be waited for, no mapping is taken away */
+    CUresult frozen; /* not CUDA_SUCCESS: the device could not be waited for, no mapping is taken away */
 };
 
 /* The process's range, constant once reserved. bytes 0: not reserved. */
@@ -68,20 +70,30 @@ extern CUdeviceptr ov_arena_base;
 extern size_t ov_arena_bytes;
 extern unsigned ov_arena_slice_shift;
 
-static inline bool ov_arena_has(uint64_t address) { return address - ov_arena_base < ov_arena_bytes; }
-static inline unsigned ov_arena_slice(uint64_t address) {
+static inline bool ov_arena_has(uint64_t address)
+{
+    return address - ov_arena_base < ov_arena_bytes;
+}
+static inline unsigned ov_arena_slice(uint64_t address)
+{
     return (unsigned)((address - ov_arena_base) >> ov_arena_slice_shift);
 }
-static inline uint32_t ov_arena_page(const struct ov_arena *arena, uint64_t address) {
+static inline uint32_t ov_arena_page(const struct ov_arena *arena, uint64_t address)
+{
     return (uint32_t)((address - arena->base) >> OV_PAGE_SHIFT);
 }
-static inline CUdeviceptr ov_page_address(const struct ov_arena *arena, uint32_t page) {
+static inline CUdeviceptr ov_page_address(const struct ov_arena *arena, uint32_t page)
+{
     return arena->base + ((CUdeviceptr)page << OV_PAGE_SHIFT);
 }
-static inline CUdeviceptr ov_mirror_address(const struct ov_arena *arena, uint32_t page) {
+static inline CUdeviceptr ov_mirror_address(const struct ov_arena *arena, uint32_t page)
+{
     return arena->mirror + ((CUdeviceptr)page << OV_PAGE_SHIFT);
 }
-static inline uint32_t ov_pages(size_t bytes) { return (uint32_t)((bytes + OV_PAGE_BYTES - 1) >> OV_PAGE_SHIFT); }
+static inline uint32_t ov_pages(size_t bytes)
+{
+    return (uint32_t)((bytes + OV_PAGE_BYTES - 1) >> OV_PAGE_SHIFT);
+}
 
 /* Reserves both ranges for `devices` devices. False: the driver cannot (no VMM). */
 bool ov_arena_reserve(int devices);
@@ -106,8 +118,8 @@ void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pa
 /* Gives another device access to everything mapped and to be mapped. */
 CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer);
 
-/* Device memory of our own at an address outside the slices: the ring's writable view, scratch. Handles of one page each;
- * handle[] has room for `pages`. */
+/* Device memory of our own at an address outside the slices: the ring's writable view, scratch. Handles of one page
+ * each; handle[] has room for `pages`. */
 CUresult ov_own_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,
                        CUmemGenericAllocationHandle *handle, CUdeviceptr *address);
 void ov_disown_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,

@@ -14,13 +14,15 @@ enum want { WANT_NOTHING, WANT_DEVICE, WANT_HOST, WANT_RING };
 
 /* ---- moving pages ---- */
 
-static CUresult copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages) {
+static CUresult copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
+{
     CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
     CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
     return result != CUDA_SUCCESS ? result : synced;
 }
 
-static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages)
+{
     struct ov_arena *arena = &engine->arena;
     CUresult result = ov_make_masters(arena, first, pages);
     if (result == CUDA_SUCCESS) {
@@ -33,7 +35,8 @@ static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages)
 }
 
 /* The ledger may refuse: then all is as before. */
-static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages)
+{
     struct ov_arena *arena = &engine->arena;
     if (((size_t)pages << OV_PAGE_SHIFT) > ov_ledger_left(&engine->ledger)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -57,7 +60,8 @@ static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages
 }
 
 /* Demotes every chunk that holds a page which shall not stay on the device. Its other pages come back by promotion. */
-static void demote_wanted(struct ov_engine *engine, const uint8_t *want) {
+static void demote_wanted(struct ov_engine *engine, const uint8_t *want)
+{
     struct ov_arena *arena = &engine->arena;
     for (uint32_t p = 0; p < arena->high_page;) {
         if (arena->page[p].backing != OV_DEVICE || (want[p] != WANT_HOST && want[p] != WANT_RING)) {
@@ -68,13 +72,15 @@ static void demote_wanted(struct ov_engine *engine, const uint8_t *want) {
         ov_whole_chunks(arena, &first, &pages);
         CUresult result = demote(engine, first, pages);
         if (result != CUDA_SUCCESS) {
-            ov_log(OV_LOG_WARN, "%u MiB stay on the device: no host memory for them (error %d)", pages * 2, (int)result);
+            ov_log(OV_LOG_WARN, "%u MiB stay on the device: no host memory for them (error %d)", pages * 2,
+                   (int)result);
         }
         p = first + pages;
     }
 }
 
-uint32_t ov_pages_written(const struct ov_engine *engine) {
+uint32_t ov_pages_written(const struct ov_engine *engine)
+{
     uint32_t pages = 0;
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
         pages += engine->arena.page[p].backing == OV_DEVICE;
@@ -85,9 +91,11 @@ uint32_t ov_pages_written(const struct ov_engine *engine) {
     return pages;
 }
 
-void ov_demote_some(struct ov_engine *engine, uint32_t pages) {
+void ov_demote_some(struct ov_engine *engine, uint32_t pages)
+{
     struct ov_arena *arena = &engine->arena;
-    for (uint32_t p = arena->high_page; p > 0 && ov_ledger_left(&engine->ledger) < (size_t)pages << OV_PAGE_SHIFT; p--) {
+    for (uint32_t p = arena->high_page; p > 0 && ov_ledger_left(&engine->ledger) < (size_t)pages << OV_PAGE_SHIFT;
+         p--) {
         if (arena->page[p - 1].backing == OV_DEVICE) {
             uint32_t first = p - 1, count = 1;
             ov_whole_chunks(arena, &first, &count);
@@ -99,7 +107,8 @@ void ov_demote_some(struct ov_engine *engine, uint32_t pages) {
     }
 }
 
-static void promote_wanted(struct ov_engine *engine, const uint8_t *want) {
+static void promote_wanted(struct ov_engine *engine, const uint8_t *want)
+{
     struct ov_arena *arena = &engine->arena;
     for (uint32_t p = 0; p < arena->high_page;) {
         if (want[p] != WANT_DEVICE || arena->page[p].backing != OV_HOST) {
@@ -117,10 +126,15 @@ static void promote_wanted(struct ov_engine *engine, const uint8_t *want) {
 
 /* ---- what to want ---- */
 
-/* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last. */
-static bool is_cold(const struct ov_alloc *alloc) { return alloc->visits == 0 && alloc->edge_count > 0; }
+/* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last.
+ */
+static bool is_cold(const struct ov_alloc *alloc)
+{
+    return alloc->visits == 0 && alloc->edge_count > 0;
+}
 
-static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, uint32_t room) {
+static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, uint32_t room)
+{
     uint32_t taken = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
@@ -137,29 +151,37 @@ static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, 
     return taken;
 }
 
-static void want_runs(const struct ov_runs *runs, const struct ov_plan *plan, uint8_t *want) {
-    static const uint8_t of_tier[] = {[OV_TIER_RESIDENT] = WANT_DEVICE, [OV_TIER_STREAMED] = WANT_RING, [OV_TIER_HOST] = WANT_HOST};
+static void want_runs(const struct ov_runs *runs, const struct ov_plan *plan, uint8_t *want)
+{
+    static const uint8_t of_tier[] = {
+        [OV_TIER_RESIDENT] = WANT_DEVICE, [OV_TIER_STREAMED] = WANT_RING, [OV_TIER_HOST] = WANT_HOST};
     for (uint32_t i = 0; i < runs->count; i++) {
-        memset(&want[runs->item[i].first], plan != NULL ? of_tier[plan->place[i].tier] : WANT_HOST, runs->item[i].pages);
+        memset(&want[runs->item[i].first], plan != NULL ? of_tier[plan->place[i].tier] : WANT_HOST,
+               runs->item[i].pages);
     }
 }
 
 /* How much longer than the better of both plans one takes, at worst, whether computation is short or long. */
-static double regret(const struct ov_plan_input *input, const struct ov_plan *plan, const struct ov_plan *other, const double *longer) {
+static double regret(const struct ov_plan_input *input, const struct ov_plan *plan, const struct ov_plan *other,
+                     const double *longer)
+{
     const double *const compute[] = {input->compute_s, longer};
     double worst = 0;
     for (int k = 0; k < 2; k++) {
-        double mine = ov_plan_simulate(plan, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
-        double theirs = ov_plan_simulate(other, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
+        double mine =
+            ov_plan_simulate(plan, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
+        double theirs =
+            ov_plan_simulate(other, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
         double best = mine < theirs ? mine : theirs;
         worst = best > 0 && mine / best > worst ? mine / best : worst;
     }
     return worst;
 }
 
-/* Plans for computation as long as the copies, and for computation as long as if everything were copied; takes what does
- * worse than the other by the smaller factor. */
-static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, double share) {
+/* Plans for computation as long as the copies, and for computation as long as if everything were copied; takes what
+ * does worse than the other by the smaller factor. */
+static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, double share)
+{
     double *longer = calloc(input->cycle_length + 1, sizeof *longer);
     struct ov_plan other;
     bool made = longer != NULL && ov_plan_make(input, plan);
@@ -179,7 +201,8 @@ static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, dou
     return made;
 }
 
-static uint32_t largest_streamed(const struct ov_plan *plan, bool made) {
+static uint32_t largest_streamed(const struct ov_plan *plan, bool made)
+{
     uint32_t largest = 0;
     for (size_t i = 0; made && i < plan->unit_count; i++) {
         const struct ov_plan_place *place = &plan->place[i];
@@ -188,15 +211,19 @@ static uint32_t largest_streamed(const struct ov_plan *plan, bool made) {
     return largest;
 }
 
-static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan) {
+static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
+{
     const struct ov_runs *runs = &engine->learn.runs;
     struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
     if (unit == NULL) {
         return false;
     }
-    /* Computation is not timed yet. Taken to be, over the cycle, as long as the copies of what does not fit, and in between
-     * as the bytes are, every place where a refill could not overlap counts fully: right for programs on either side. */
-    double link = ov_opt.link_scale * (engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
+    /* Computation is not timed yet. Taken to be, over the cycle, as long as the copies of what does not fit, and in
+     * between as the bytes are, every place where a refill could not overlap counts fully: right for programs on either
+     * side. */
+    double link =
+        ov_opt.link_scale *
+        (engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
     double *compute_s = calloc(runs->cycle_length + 1, sizeof *compute_s);
     double total_pages = 0;
     for (uint32_t i = 0; i < runs->count; i++) {
@@ -218,14 +245,24 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         }
     }
     struct ov_plan_input input = {
-        .unit = unit, .unit_count = runs->count, .cycle = runs->cycle, .cycle_length = runs->cycle_length,
-        .group = runs->group, .group_count = runs->group_count, .group_unit = runs->group_unit,
-        .budget_pages = budget_pages, .tiers = ov_opt.tiers,
-        .ring_request_pages = ov_opt.ring.kind == OV_AMOUNT_AUTO ? 0 : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
-        .link_pages_per_s = link, .compute_s = compute_s,
+        .unit = unit,
+        .unit_count = runs->count,
+        .cycle = runs->cycle,
+        .cycle_length = runs->cycle_length,
+        .group = runs->group,
+        .group_count = runs->group_count,
+        .group_unit = runs->group_unit,
+        .budget_pages = budget_pages,
+        .tiers = ov_opt.tiers,
+        .ring_request_pages = ov_opt.ring.kind == OV_AMOUNT_AUTO
+                                  ? 0
+                                  : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
+        .link_pages_per_s = link,
+        .compute_s = compute_s,
     };
     bool made = compute_s != NULL && plan_robustly(&input, plan, share);
-    /* A third place hides the latency between a reader's end and the start of the copy that waits for it; where it is cheap. */
+    /* A third place hides the latency between a reader's end and the start of the copy that waits for it; where it is
+     * cheap. */
     uint32_t largest = largest_streamed(plan, made);
     if (made && input.ring_request_pages == 0 && plan->ring_pages < 3 * largest && 3 * largest <= budget_pages / 16) {
         ov_plan_free(plan);
@@ -239,7 +276,8 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
 
 /* ---- bringing it about ---- */
 
-static bool set_units(struct ov_engine *engine, const struct ov_plan *plan) {
+static bool set_units(struct ov_engine *engine, const struct ov_plan *plan)
+{
     struct ov_ring *ring = &engine->ring;
     const struct ov_runs *runs = &engine->learn.runs;
     struct ov_unit *unit = calloc(runs->count + 1, sizeof *unit);
@@ -291,7 +329,8 @@ static bool set_units(struct ov_engine *engine, const struct ov_plan *plan) {
 }
 
 /* A page that a streamed unit shares with others gets a list of parts. */
-static void add_edge(struct ov_engine *engine, uint64_t begin, uint64_t end) {
+static void add_edge(struct ov_engine *engine, uint64_t begin, uint64_t end)
+{
     struct ov_ring *ring = &engine->ring;
     uint32_t page = ov_arena_page(&engine->arena, begin);
     uint32_t there = atomic_load_explicit(&engine->arena.unit[page], memory_order_relaxed);
@@ -302,7 +341,8 @@ static void add_edge(struct ov_engine *engine, uint64_t begin, uint64_t end) {
     atomic_store_explicit(&engine->arena.unit[page], OV_UNIT_EDGE | ring->edge_count, memory_order_relaxed);
 }
 
-static void set_edges(struct ov_engine *engine, uint32_t index) {
+static void set_edges(struct ov_engine *engine, uint32_t index)
+{
     const struct ov_unit *unit = &engine->ring.unit[index];
     uint64_t inside = ov_page_address(&engine->arena, unit->first);
     uint64_t after = inside + ((uint64_t)unit->pages << OV_PAGE_SHIFT);
@@ -314,7 +354,8 @@ static void set_edges(struct ov_engine *engine, uint32_t index) {
     }
 }
 
-static CUresult alias(struct ov_engine *engine, uint32_t index) {
+static CUresult alias(struct ov_engine *engine, uint32_t index)
+{
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
     struct ov_arena *arena = &engine->arena;
@@ -330,25 +371,28 @@ static CUresult alias(struct ov_engine *engine, uint32_t index) {
     return result;
 }
 
-static void stream_units(struct ov_engine *engine, const struct ov_plan *plan) {
+static void stream_units(struct ov_engine *engine, const struct ov_plan *plan)
+{
     struct ov_ring *ring = &engine->ring;
     for (uint32_t i = 0; i < ring->unit_count; i++) {
         const struct ov_unit *unit = &ring->unit[i];
-        bool at_home = true;    /* all pages have masters and stand as such */
+        bool at_home = true; /* all pages have masters and stand as such */
         for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
             at_home = at_home && engine->arena.page[p].backing == OV_HOST;
         }
         if (plan->place[i].tier == OV_TIER_STREAMED && ring->pages > 0 && at_home) {
             set_edges(engine, i);
             if (alias(engine, i) != CUDA_SUCCESS) {
-                ov_log(OV_LOG_WARN, "a unit of %u MiB could not be mapped to the ring: it stays in host memory", unit->pages * 2);
+                ov_log(OV_LOG_WARN, "a unit of %u MiB could not be mapped to the ring: it stays in host memory",
+                       unit->pages * 2);
             }
         }
     }
 }
 
 /* The streamed part of the cycle, for the trace. */
-static void preload_trace(struct ov_engine *engine) {
+static void preload_trace(struct ov_engine *engine)
+{
     struct ov_ring *ring = &engine->ring;
     const struct ov_runs *runs = &engine->learn.runs;
     uint32_t *sequence = calloc(2 * runs->cycle_length + 1, sizeof *sequence);
@@ -366,9 +410,10 @@ static void preload_trace(struct ov_engine *engine) {
     free(sequence);
 }
 
-/* The link as copies from masters see it: the largest streamed unit, again and again, one copy queued behind the other as
- * in steady state; the first, before the clock starts, hides that the host needs time to queue them. Best of two. */
-static void measure_link(struct ov_engine *engine) {
+/* The link as copies from masters see it: the largest streamed unit, again and again, one copy queued behind the other
+ * as in steady state; the first, before the clock starts, hides that the host needs time to queue them. Best of two. */
+static void measure_link(struct ov_engine *engine)
+{
     struct ov_ring *ring = &engine->ring;
     const struct ov_unit *largest = NULL;
     for (uint32_t i = 0; i < ring->unit_count; i++) {
@@ -378,7 +423,8 @@ static void measure_link(struct ov_engine *engine) {
         }
     }
     CUevent begin = NULL, end = NULL;
-    if (largest == NULL || ring->link_bytes_per_s > 0 || ov_cu->cuEventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    if (largest == NULL || ring->link_bytes_per_s > 0 ||
+        ov_cu->cuEventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
         return;
     }
     if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
@@ -386,8 +432,8 @@ static void measure_link(struct ov_engine *engine) {
         for (int round = 0; round < 2; round++) {
             float ms = 0;
             for (int copy = 0; copy <= COPIES; copy++) {
-                (void)ov_cu->cuMemcpyAsync(ring->window, ov_mirror_address(&engine->arena, largest->first), largest->bytes,
-                                           ring->side);
+                (void)ov_cu->cuMemcpyAsync(ring->window, ov_mirror_address(&engine->arena, largest->first),
+                                           largest->bytes, ring->side);
                 if (copy == 0) {
                     (void)ov_cu->cuEventRecord(begin, ring->side);
                 }
@@ -404,7 +450,8 @@ static void measure_link(struct ov_engine *engine) {
     (void)ov_cu->cuEventDestroy_v2(begin);
 }
 
-static void mark_cold(struct ov_engine *engine) {
+static void mark_cold(struct ov_engine *engine)
+{
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
         uint32_t unit = atomic_load_explicit(&engine->arena.unit[p], memory_order_relaxed);
         if (engine->arena.page[p].alloc != 0 && engine->arena.page[p].backing == OV_HOST && unit == 0) {
@@ -420,7 +467,8 @@ static void mark_cold(struct ov_engine *engine) {
 }
 
 /* OVERSHOT_VERIFY: the masters are what was on the device when it was hashed. */
-static void verify_masters(struct ov_engine *engine) {
+static void verify_masters(struct ov_engine *engine)
+{
     size_t checked = 0, wrong = 0;
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
         const struct ov_unit *unit = &engine->ring.unit[i];
@@ -432,11 +480,12 @@ static void verify_masters(struct ov_engine *engine) {
             checked++;
         }
     }
-    ov_log(wrong == 0 ? OV_LOG_INFO : OV_LOG_ERROR, "device %d: %zu pages of host masters verified, %zu differ", engine->device,
-           checked, wrong);
+    ov_log(wrong == 0 ? OV_LOG_INFO : OV_LOG_ERROR, "device %d: %zu pages of host masters verified, %zu differ",
+           engine->device, checked, wrong);
 }
 
-static void report(struct ov_engine *engine, const struct ov_plan *plan) {
+static void report(struct ov_engine *engine, const struct ov_plan *plan)
+{
     size_t mib = OV_PAGE_BYTES >> 20;
     if (plan->host_pages > 0 && plan->streamed_pages == 0) {
         size_t why[OV_PLAN_REASON_COUNT] = {0}, most = 0;
@@ -446,25 +495,29 @@ static void report(struct ov_engine *engine, const struct ov_plan *plan) {
         for (size_t reason = 0; reason < OV_PLAN_REASON_COUNT; reason++) {
             most = why[reason] > why[most] ? reason : most;
         }
-        ov_log(OV_LOG_WARN, "device %d: nothing is streamed, %zu MiB of weights are read in host memory: %s", engine->device,
-               plan->host_pages * mib, ov_plan_reason_text((enum ov_plan_reason)most));
+        ov_log(OV_LOG_WARN, "device %d: nothing is streamed, %zu MiB of weights are read in host memory: %s",
+               engine->device, plan->host_pages * mib, ov_plan_reason_text((enum ov_plan_reason)most));
     }
     memset(&engine->last_plan, 0, sizeof engine->last_plan);
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) { /* as it stands, which may be less than was planned */
         const struct ov_unit *unit = &engine->ring.unit[i];
-        size_t *tier[] = {[OV_TIER_RESIDENT] = &engine->last_plan.resident, [OV_TIER_STREAMED] = &engine->last_plan.streamed,
+        size_t *tier[] = {[OV_TIER_RESIDENT] = &engine->last_plan.resident,
+                          [OV_TIER_STREAMED] = &engine->last_plan.streamed,
                           [OV_TIER_HOST] = &engine->last_plan.host};
         *tier[unit->tier] += unit->pages;
     }
     engine->last_plan.units = engine->ring.streamed_count;
     engine->last_plan.ring = engine->ring.pages;
-    ov_log(OV_LOG_INFO, "device %d, plan %u: %zu MiB of weights resident, %zu streamed, %zu in host memory; ring %u MiB; "
-           "%zu touches a cycle, link %.1f GB/s", engine->device, engine->plans, engine->last_plan.resident * mib,
-           engine->last_plan.streamed * mib, engine->last_plan.host * mib, engine->ring.pages * (unsigned)mib,
-           engine->learn.runs.cycle_length, engine->ring.link_bytes_per_s * 1e-9);
+    ov_log(OV_LOG_INFO,
+           "device %d, plan %u: %zu MiB of weights resident, %zu streamed, %zu in host memory; ring %u MiB; "
+           "%zu touches a cycle, link %.1f GB/s",
+           engine->device, engine->plans, engine->last_plan.resident * mib, engine->last_plan.streamed * mib,
+           engine->last_plan.host * mib, engine->ring.pages * (unsigned)mib, engine->learn.runs.cycle_length,
+           engine->ring.link_bytes_per_s * 1e-9);
 }
 
-static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint8_t *want) {
+static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint8_t *want)
+{
     ov_revoke_all(engine, 0);
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
         atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
@@ -498,7 +551,8 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     ov_ring_warm(engine);
 }
 
-static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_pages) {
+static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_pages)
+{
     const size_t *held = engine->ledger.held_bytes;
     const size_t *aside = engine->ledger.set_aside_bytes;
     size_t fixed = held[OV_FOR_SMALL] + held[OV_FOR_FOREIGN] + held[OV_FOR_SCRATCH] + aside[OV_FOR_SMALL] +
@@ -507,8 +561,10 @@ static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_
     return fixed < budget ? (uint32_t)((budget - fixed) >> OV_PAGE_SHIFT) : 0;
 }
 
-/* While nothing was streamed, nobody watched the units: those that changed since they were studied are no weights for now. */
-static void drop_changed(struct ov_engine *engine) {
+/* While nothing was streamed, nobody watched the units: those that changed since they were studied are no weights for
+ * now. */
+static void drop_changed(struct ov_engine *engine)
+{
     const struct ov_runs *runs = &engine->learn.runs;
     for (uint32_t i = 0; i < runs->count; i++) {
         struct ov_alloc *alloc = ov_alloc_of(engine, runs->item[i].first);
@@ -522,7 +578,8 @@ static void drop_changed(struct ov_engine *engine) {
     }
     for (uint32_t i = 0; i < runs->count; i++) {
         for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
-            if (engine->arena.page[p].backing != OV_RING && engine->learn.memo[p].since >= now && now > engine->learn.studied) {
+            if (engine->arena.page[p].backing != OV_RING && engine->learn.memo[p].since >= now &&
+                now > engine->learn.studied) {
                 runs->item[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
             }
         }
@@ -531,7 +588,8 @@ static void drop_changed(struct ov_engine *engine) {
 
 /* What the ring needs at least, kept from what the program writes: without a ring every weight is read over the link by
  * every wave of blocks, which is far worse than activations over the link. */
-static uint32_t ring_floor(const struct ov_engine *engine, uint32_t room) {
+static uint32_t ring_floor(const struct ov_engine *engine, uint32_t room)
+{
     uint32_t smallest = UINT32_MAX;
     for (uint32_t i = 0; i < engine->learn.runs.count; i++) {
         const struct ov_run *run = &engine->learn.runs.item[i];
@@ -541,7 +599,8 @@ static uint32_t ring_floor(const struct ov_engine *engine, uint32_t room) {
 }
 
 /* One attempt: where everything goes when `reserve_pages` are left free. */
-static bool try_plan(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan) {
+static bool try_plan(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan)
+{
     memset(want, WANT_NOTHING, (size_t)engine->arena.high_page + 1);
     want_runs(&engine->learn.runs, NULL, want); /* claims their pages, so that the others are seen */
     uint32_t room = pages_left_for(engine, reserve_pages), floor = ring_floor(engine, room);
@@ -555,7 +614,8 @@ static bool try_plan(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *
     return true;
 }
 
-bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages) {
+bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages)
+{
     if (engine->watches > 0) {
         engine->replan_soon = true; /* units on trial are known by their index */
         return false;
@@ -583,7 +643,8 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
 
 /* ---- single units ---- */
 
-CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark) {
+CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark)
+{
     struct ov_unit *unit = &engine->ring.unit[index];
     if (unit->tier != OV_TIER_STREAMED) {
         return CUDA_SUCCESS;
@@ -619,7 +680,8 @@ CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark)
     return CUDA_SUCCESS;
 }
 
-CUresult ov_unit_restore(struct ov_engine *engine, uint32_t index) {
+CUresult ov_unit_restore(struct ov_engine *engine, uint32_t index)
+{
     const struct ov_unit *unit = &engine->ring.unit[index];
     if (unit->pages == 0) {
         return CUDA_ERROR_INVALID_VALUE; /* freed meanwhile */
@@ -627,7 +689,8 @@ CUresult ov_unit_restore(struct ov_engine *engine, uint32_t index) {
     return unit->tier == OV_TIER_HOST ? alias(engine, index) : CUDA_SUCCESS;
 }
 
-void ov_revoke_all(struct ov_engine *engine, unsigned mark) {
+void ov_revoke_all(struct ov_engine *engine, unsigned mark)
+{
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
         (void)ov_unit_revoke(engine, i, mark);
     }

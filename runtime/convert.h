@@ -16,8 +16,8 @@
 
 struct ov_engine;
 
-/* Plans from engine->learn.runs with `reserve_pages` of the budget left free, and up to `spare_pages` more as long as that
- * sends no weight to host memory that could do without; and converts. False: nothing changed. */
+/* Plans from engine->learn.runs with `reserve_pages` of the budget left free, and up to `spare_pages` more as long as
+ * that sends no weight to host memory that could do without; and converts. False: nothing changed. */
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages);
 /* Pages of the arena that no unit covers and that stand on the device. */
 uint32_t ov_pages_written(const struct ov_engine *engine);

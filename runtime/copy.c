@@ -1,6 +1,6 @@
 /*
- * Copies and fills: see runtime.h. A copy that reads or writes streamed units finds them in host memory, writable, where
- * every form of copy is served by the driver itself.
+ * Copies and fills: see runtime.h. A copy that reads or writes streamed units finds them in host memory, writable,
+ * where every form of copy is served by the driver itself.
  */
 #include <string.h>
 
@@ -10,12 +10,15 @@
 #include "log.h"
 #include "runtime.h"
 
-static size_t span_bytes(const struct ov_span *span) {
+static size_t span_bytes(const struct ov_span *span)
+{
     return span->rows > 1 ? (span->rows - 1) * span->pitch_bytes + span->bytes : span->bytes;
 }
 
-/* 1 + the first streamed unit that [from, to) overlaps, from the page on. Page granularity: neighbours may be caught, too. */
-static uint32_t unit_in(const struct ov_engine *engine, uint64_t from, uint64_t to) {
+/* 1 + the first streamed unit that [from, to) overlaps, from the page on. Page granularity: neighbours may be caught,
+ * too. */
+static uint32_t unit_in(const struct ov_engine *engine, uint64_t from, uint64_t to)
+{
     uint64_t limit = ov_page_address(&engine->arena, engine->arena.high_page);
     to = to < limit ? to : limit;
     uint32_t first = from < limit ? ov_unit_at(&engine->arena, &engine->ring, from) : 0;
@@ -23,7 +26,8 @@ static uint32_t unit_in(const struct ov_engine *engine, uint64_t from, uint64_t 
         return first;
     }
     for (uint64_t at = from & ~(uint64_t)(OV_PAGE_BYTES - 1); at < to; at += OV_PAGE_BYTES) {
-        uint32_t unit = atomic_load_explicit(&engine->arena.unit[ov_arena_page(&engine->arena, at)], memory_order_relaxed);
+        uint32_t unit =
+            atomic_load_explicit(&engine->arena.unit[ov_arena_page(&engine->arena, at)], memory_order_relaxed);
         if (unit != 0 && unit != OV_UNIT_COLD && (unit & OV_UNIT_EDGE) == 0) {
             return unit;
         }
@@ -31,7 +35,8 @@ static uint32_t unit_in(const struct ov_engine *engine, uint64_t from, uint64_t 
     return 0;
 }
 
-static CUresult take_out(struct ov_engine *engine, uint64_t from, uint64_t to, enum ov_mark mark) {
+static CUresult take_out(struct ov_engine *engine, uint64_t from, uint64_t to, enum ov_mark mark)
+{
     if (unit_in(engine, from, to) == 0) {
         return CUDA_SUCCESS;
     }
@@ -44,9 +49,13 @@ static CUresult take_out(struct ov_engine *engine, uint64_t from, uint64_t to, e
     return result;
 }
 
-static bool in_arena(const struct ov_span *span) { return span->address != 0 && ov_engine_of(span->address) != NULL; }
+static bool in_arena(const struct ov_span *span)
+{
+    return span->address != 0 && ov_engine_of(span->address) != NULL;
+}
 
-static CUresult serve_span(const struct ov_span *span, bool capturing) {
+static CUresult serve_span(const struct ov_span *span, bool capturing)
+{
     struct ov_engine *engine = ov_engine_of(span->address);
     if (!capturing && atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
         return take_out(engine, span->address, span->address + span_bytes(span), OV_MARK_COPIED);
@@ -54,7 +63,8 @@ static CUresult serve_span(const struct ov_span *span, bool capturing) {
     return CUDA_SUCCESS;
 }
 
-static bool anything_streamed(void) {
+static bool anything_streamed(void)
+{
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         const struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL && atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
@@ -65,7 +75,8 @@ static bool anything_streamed(void) {
 }
 
 /* Addresses of streamed units in what is uploaded: from now on they can be reached without being named. */
-static void search_payload(struct ov_copy *copy) {
+static void search_payload(struct ov_copy *copy)
+{
     size_t bytes = span_bytes(&copy->dst);
     const char *payload = copy->host_source;
     if (!anything_streamed()) {
@@ -89,11 +100,13 @@ static void search_payload(struct ov_copy *copy) {
     }
 }
 
-void ov_copy_begin(struct ov_copy *copy) {
+void ov_copy_begin(struct ov_copy *copy)
+{
     copy->refused = CUDA_SUCCESS;
     bool dst = in_arena(&copy->dst), src = in_arena(&copy->src);
     bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
-    copy->gated = dst || src || (armed && (copy->dst.address != 0 || copy->src.address != 0)); /* others may be inspected */
+    copy->gated =
+        dst || src || (armed && (copy->dst.address != 0 || copy->src.address != 0)); /* others may be inspected */
     if (!copy->gated) {
         return;
     }
@@ -113,7 +126,8 @@ void ov_copy_begin(struct ov_copy *copy) {
         struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, copy->dst.address));
         if (alloc != NULL) {
             alloc->dirty = true;
-            ov_learn_filled(engine, copy->dst.address, span_bytes(&copy->dst), copy->src.address != 0 || copy->host_source != NULL);
+            ov_learn_filled(engine, copy->dst.address, span_bytes(&copy->dst),
+                            copy->src.address != 0 || copy->host_source != NULL);
         }
         pthread_mutex_unlock(&engine->lock);
     }
@@ -122,7 +136,8 @@ void ov_copy_begin(struct ov_copy *copy) {
     }
 }
 
-void ov_copy_end(struct ov_copy *copy, CUresult result) {
+void ov_copy_end(struct ov_copy *copy, CUresult result)
+{
     (void)result;
     if (copy->gated) {
         ov_gate_leave();

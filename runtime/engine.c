@@ -14,22 +14,25 @@ const struct ov_driver *ov_cu;
 struct ov_options ov_opt;
 _Atomic int ov_captures;
 
-static struct ov_engine *_Atomic engines[OV_DEVICES];   /* by slice, which is the device's ordinal */
-static bool refused[OV_DEVICES];                        /* devices that cannot be managed; said once */
+static struct ov_engine *_Atomic engines[OV_DEVICES]; /* by slice, which is the device's ordinal */
+static bool refused[OV_DEVICES];                      /* devices that cannot be managed; said once */
 static int devices;
-static struct ov_engine *closed;                        /* those whose context went away: kept, see ov_engine_close */
+static struct ov_engine *closed; /* those whose context went away: kept, see ov_engine_close */
 static bool reserved, reserve_failed;
 static pthread_mutex_t birth = PTHREAD_MUTEX_INITIALIZER; /* guards the statics above against creation by two threads */
 
-struct ov_engine *ov_engine_at(int slice) {
+struct ov_engine *ov_engine_at(int slice)
+{
     return slice >= 0 && slice < OV_DEVICES ? atomic_load_explicit(&engines[slice], memory_order_acquire) : NULL;
 }
 
-struct ov_engine *ov_engine_of(uint64_t address) {
+struct ov_engine *ov_engine_of(uint64_t address)
+{
     return ov_arena_has(address) ? ov_engine_at((int)ov_arena_slice(address)) : NULL;
 }
 
-static bool refuse(int device, const char *why) {
+static bool refuse(int device, const char *why)
+{
     if (device >= 0 && !refused[device]) {
         refused[device] = true;
         ov_log(OV_LOG_WARN, "device %d is left alone: %s", device, why);
@@ -37,7 +40,8 @@ static bool refuse(int device, const char *why) {
     return false;
 }
 
-static bool reserve(int device) {
+static bool reserve(int device)
+{
     if (!reserved && !reserve_failed) {
         if (ov_cu->cuDeviceGetCount(&devices) != CUDA_SUCCESS || devices > OV_DEVICES) {
             devices = OV_DEVICES;
@@ -48,7 +52,8 @@ static bool reserve(int device) {
     return reserved || refuse(device, "the driver does not reserve address ranges");
 }
 
-static size_t budget_of(CUdevice device) {
+static size_t budget_of(CUdevice device)
+{
     size_t free_bytes = 0, total_bytes = 0;
     (void)ov_cu->cuMemGetInfo_v2(&free_bytes, &total_bytes);
     if (total_bytes == 0) {
@@ -59,7 +64,8 @@ static size_t budget_of(CUdevice device) {
     return ov_amount_resolve(&ov_opt.budget, total_bytes, automatic) & ~(OV_PAGE_BYTES - 1);
 }
 
-static bool open_engine(struct ov_engine *engine, CUdevice device) {
+static bool open_engine(struct ov_engine *engine, CUdevice device)
+{
     int vmm = 0;
     pthread_mutex_init(&engine->lock, NULL);
     engine->device = device;
@@ -75,18 +81,22 @@ static bool open_engine(struct ov_engine *engine, CUdevice device) {
     engine->ledger.set_aside_bytes[OV_FOR_SCRATCH] = OV_PAGE_BYTES;
     engine->ledger.set_aside_bytes[OV_FOR_SMALL] = engine->ledger.budget_bytes >= 4 * OV_PAGE_BYTES ? OV_PAGE_BYTES : 0;
     engine->ledger.host_limit_bytes = ov_amount_resolve(&ov_opt.host_limit, 0, ov_host_limit());
-    if (ov_arena_open(&engine->arena, device, engine->slice, &engine->ledger) != CUDA_SUCCESS || !ov_learn_open(engine)) {
+    if (ov_arena_open(&engine->arena, device, engine->slice, &engine->ledger) != CUDA_SUCCESS ||
+        !ov_learn_open(engine)) {
         return refuse(device, "its memory cannot be mapped page by page");
     }
     if (!engine->arena.host_capable) {
-        ov_log(OV_LOG_WARN, "device %d: the driver cannot map host memory into the device's address range: what does not "
-               "fit the budget is refused as out of memory", device);
+        ov_log(OV_LOG_WARN,
+               "device %d: the driver cannot map host memory into the device's address range: what does not "
+               "fit the budget is refused as out of memory",
+               device);
     }
     ov_log(OV_LOG_INFO, "device %d: budget %zu MiB", device, engine->ledger.budget_bytes >> 20);
     return true;
 }
 
-struct ov_engine *ov_engine_here(void) {
+struct ov_engine *ov_engine_here(void)
+{
     CUdevice device;
     if (ov_cu->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= OV_DEVICES || refused[device] ||
         (ov_opt.devices >> device & 1) == 0) {
@@ -114,7 +124,8 @@ struct ov_engine *ov_engine_here(void) {
     return engine;
 }
 
-void ov_engine_learn(struct ov_engine *engine) {
+void ov_engine_learn(struct ov_engine *engine)
+{
     if (!engine->learning && engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO) {
         engine->learning = true;
         ov_learn_start(engine);
@@ -124,7 +135,8 @@ void ov_engine_learn(struct ov_engine *engine) {
     }
 }
 
-void ov_engine_arm(struct ov_engine *engine, const char *why) {
+void ov_engine_arm(struct ov_engine *engine, const char *why)
+{
     bool entered = ov_context_enter(engine);
     pthread_mutex_lock(&engine->lock);
     if (!engine->armed) {
@@ -137,8 +149,10 @@ void ov_engine_arm(struct ov_engine *engine, const char *why) {
             ov_log(OV_LOG_INFO, "device %d: %s: weights will be looked for", engine->device, why);
             ov_engine_learn(engine);
         } else {
-            ov_log(OV_LOG_WARN, "device %d: what does not fit stays in host memory: no room or no code for looking at "
-                   "memory (error %d)", engine->device, (int)result);
+            ov_log(OV_LOG_WARN,
+                   "device %d: what does not fit stays in host memory: no room or no code for looking at "
+                   "memory (error %d)",
+                   engine->device, (int)result);
         }
         int idle = OV_IDLE;
         (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
@@ -147,7 +161,8 @@ void ov_engine_arm(struct ov_engine *engine, const char *why) {
     ov_context_leave(entered);
 }
 
-void ov_state_settle(void) {
+void ov_state_settle(void)
+{
     bool needed = false;
     for (int slice = 0; slice < OV_DEVICES && !needed; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
@@ -161,7 +176,8 @@ void ov_state_settle(void) {
     (void)atomic_compare_exchange_strong(&ov_state, &expected, needed ? OV_ARMED : OV_IDLE);
 }
 
-void ov_bar_streaming(const char *why) {
+void ov_bar_streaming(const char *why)
+{
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine == NULL || engine->streaming_barred) {
@@ -177,7 +193,8 @@ void ov_bar_streaming(const char *why) {
     }
 }
 
-bool ov_context_enter(struct ov_engine *engine) {
+bool ov_context_enter(struct ov_engine *engine)
+{
     CUcontext current = NULL;
     if (ov_cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == engine->context) {
         return false;
@@ -185,7 +202,8 @@ bool ov_context_enter(struct ov_engine *engine) {
     return ov_cu->cuCtxPushCurrent_v2(engine->context) == CUDA_SUCCESS;
 }
 
-void ov_context_leave(bool entered) {
+void ov_context_leave(bool entered)
+{
     CUcontext popped;
     if (entered) {
         (void)ov_cu->cuCtxPopCurrent_v2(&popped);
@@ -193,13 +211,15 @@ void ov_context_leave(bool entered) {
 }
 
 /* Tried twice: a context that is lost says so again. */
-static CUresult synchronize(void) {
+static CUresult synchronize(void)
+{
     CUresult result = ov_cu->cuCtxSynchronize();
     return result == CUDA_SUCCESS ? result : ov_cu->cuCtxSynchronize();
 }
 
 /* With the engine's context current. Foreign contexts only come and go behind the gate, which is closed. */
-static CUresult wait_for_device(const struct ov_engine *engine) {
+static CUresult wait_for_device(const struct ov_engine *engine)
+{
     CUresult result = synchronize();
     for (int i = 0; i < OV_FOREIGN_CONTEXTS && result == CUDA_SUCCESS; i++) {
         CUcontext popped;
@@ -211,7 +231,8 @@ static CUresult wait_for_device(const struct ov_engine *engine) {
     return result;
 }
 
-void ov_note_foreign(struct ov_engine *engine, CUcontext context) {
+void ov_note_foreign(struct ov_engine *engine, CUcontext context)
+{
     pthread_mutex_lock(&engine->lock);
     int at = 0;
     while (at < OV_FOREIGN_CONTEXTS - 1 && engine->foreign[at] != NULL && engine->foreign[at] != context) {
@@ -221,7 +242,8 @@ void ov_note_foreign(struct ov_engine *engine, CUcontext context) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section) {
+CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section)
+{
     section->gate_depth = ov_gate_step_out();
     ov_gate_close();
     section->entered = ov_context_enter(engine);
@@ -240,7 +262,8 @@ CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *secti
     return section->result;
 }
 
-void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section) {
+void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section)
+{
     engine->arena.frozen = CUDA_SUCCESS;
     pthread_mutex_unlock(&engine->lock);
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
@@ -250,7 +273,8 @@ void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section) {
 }
 
 /* Not freed: another thread may be about to lock it. A context is closed once or twice in a life. */
-static void forget_engine(struct ov_engine *engine) {
+static void forget_engine(struct ov_engine *engine)
+{
     atomic_store_explicit(&engines[engine->slice], NULL, memory_order_release);
     pthread_mutex_lock(&birth);
     engine->next_closed = closed;
@@ -258,9 +282,10 @@ static void forget_engine(struct ov_engine *engine) {
     pthread_mutex_unlock(&birth);
 }
 
-void ov_engine_close(struct ov_engine *engine) {
-    /* Streams, events and code go with the context; memory is the device's and has to be given back, when nothing uses it
-     * any more. At the end of a process the driver may be gone already: then there is nothing to do. */
+void ov_engine_close(struct ov_engine *engine)
+{
+    /* Streams, events and code go with the context; memory is the device's and has to be given back, when nothing uses
+     * it any more. At the end of a process the driver may be gone already: then there is nothing to do. */
     bool entered = ov_context_enter(engine);
     bool gone = wait_for_device(engine) == CUDA_ERROR_DEINITIALIZED;
     pthread_mutex_lock(&engine->lock);
@@ -282,7 +307,8 @@ void ov_engine_close(struct ov_engine *engine) {
     forget_engine(engine);
 }
 
-bool ov_capturing(CUstream stream) {
+bool ov_capturing(CUstream stream)
+{
     if (atomic_load_explicit(&ov_captures, memory_order_relaxed) == 0) {
         return false;
     }

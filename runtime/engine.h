@@ -5,18 +5,19 @@
  * own: its stream and events live there. (Launches from other contexts of the device are served, but what they touch is
  * not streamed.)
  *
- * Phases. Idle: everything fits the budget, nothing is looked at. Armed: an allocation did not fit; launches are scanned,
- * and while `learning`, logged. Planned: units exist, some of them streamed. Learning goes on or starts again whenever
- * the plan no longer fits what the program does.
+ * Phases. Idle: at most half of the budget is used, nothing is looked at. Armed: more is used; while `learning`,
+ * launches are scanned and logged. Planned: units are known, so that an allocation that does not fit finds a plan at
+ * hand; some may be streamed. Learning starts again whenever the plan no longer fits what the program does. While an
+ * engine neither learns nor streams, its launches pass unlooked at (ov_state_settle).
  *
- * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > log. Everything in struct ov_engine is guarded by
- * engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under engine.lock,
- * except inside an exclusive section.
+ * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > log. Everything in struct ov_engine is guarded
+ * by engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under
+ * engine.lock, except inside an exclusive section.
  *
  * Exclusive section: the gate is closed and the device idle, so backing may change. Entered from inside or outside the
- * gate; whoever was inside looks at everything anew afterwards. While a capture is active anywhere, the device cannot be
- * asked whether it is idle; then only the recorded readers of streamed units are waited for, which is what taking units
- * out of the ring needs, and no plan is made or changed.
+ * gate; whoever was inside looks at everything anew afterwards. While a capture is active anywhere, the device cannot
+ * be asked whether it is idle; then only the recorded readers of streamed units are waited for, which is what taking
+ * units out of the ring needs, and no plan is made or changed.
  */
 #ifndef OV_ENGINE_H
 #define OV_ENGINE_H
@@ -46,29 +47,31 @@ struct ov_engine {
     struct ov_allocs allocs;
     struct ov_learn learn;
     struct ov_inspect inspect;
-    struct ov_ring ring;        /* units and their places */
+    struct ov_ring ring; /* units and their places */
     bool armed;
     bool learning;
-    _Atomic bool learning_now;  /* the same, read without the lock in the launch path */
-    bool streaming_barred;      /* something was met that may reach any unit (an opaque kernel) */
-    unsigned plans;             /* made so far; the last one's pages, for the summary: */
-    struct { size_t resident, streamed, host, ring, units; } last_plan;
-    unsigned watches;           /* launches being watched; no plan meanwhile */
-    _Atomic unsigned overdue;   /* launches since a study has been due without a quiet point */
-    _Atomic bool planned;       /* read without the lock in the launch path: streamed units may exist */
-    bool replan_soon;           /* memory or units changed: try at the next quiet point */
-    uint64_t revoked_pages;     /* since the last plan */
-    bool over_budget;           /* something had to go to the host: learning goes on until a plan is made */
-    unsigned quiet_points, replan_wait; /* since the last plan for changed memory, and how many there have to be */
-    uint64_t looked_at_ns, look_took_ns;    /* last work at a quiet point: when, how long */
+    _Atomic bool learning_now; /* the same, read without the lock in the launch path */
+    bool streaming_barred;     /* something was met that may reach any unit (an opaque kernel) */
+    unsigned plans;            /* made so far; the last one's pages, for the summary: */
+    struct {
+        size_t resident, streamed, host, ring, units;
+    } last_plan;
+    unsigned watches;                    /* launches being watched; no plan meanwhile */
+    _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */
+    _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */
+    bool replan_soon;                    /* memory or units changed: try at the next quiet point */
+    uint64_t revoked_pages;              /* since the last plan */
+    bool over_budget;                    /* something had to go to the host: learning goes on until a plan is made */
+    unsigned quiet_points, replan_wait;  /* since the last plan for changed memory, and how many there have to be */
+    uint64_t looked_at_ns, look_took_ns; /* last work at a quiet point: when, how long */
 };
 
-extern const struct ov_driver *ov_cu;       /* constant after attach */
-extern struct ov_options ov_opt;            /* constant after attach */
-extern _Atomic int ov_captures;             /* stream captures under way in the process */
+extern const struct ov_driver *ov_cu; /* constant after attach */
+extern struct ov_options ov_opt;      /* constant after attach */
+extern _Atomic int ov_captures;       /* stream captures under way in the process */
 
-/* The engine of the current context's device, made if need be; NULL: no current context, or a device that is not managed
- * (then the caller passes through). */
+/* The engine of the current context's device, made if need be; NULL: no current context, or a device that is not
+ * managed (then the caller passes through). */
 struct ov_engine *ov_engine_here(void);
 /* The engine that owns an arena address; NULL if there is none any more. */
 struct ov_engine *ov_engine_of(uint64_t address);
@@ -96,8 +99,8 @@ struct ov_exclusive {
     CUresult result;
 };
 /* Locks the engine, too. Not CUDA_SUCCESS: the device could not be waited for (a lost context, mostly). The section is
- * entered and has to be ended all the same, but backing is frozen: nothing can be taken out of the ring, and whoever needs
- * that gets the error. */
+ * entered and has to be ended all the same, but backing is frozen: nothing can be taken out of the ring, and whoever
+ * needs that gets the error. */
 CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section);
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section);
 

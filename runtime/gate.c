@@ -23,7 +23,8 @@ static pthread_mutex_t closer = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t door = PTHREAD_MUTEX_INITIALIZER; /* for waiting only */
 static pthread_cond_t opened = PTHREAD_COND_INITIALIZER;
 
-static void wait_until_open(void) {
+static void wait_until_open(void)
+{
     pthread_mutex_lock(&door);
     while (atomic_load(&closed)) {
         pthread_cond_wait(&opened, &door);
@@ -31,7 +32,8 @@ static void wait_until_open(void) {
     pthread_mutex_unlock(&door);
 }
 
-static void pass(void) {
+static void pass(void)
+{
     struct ov_gate_slot *slot = ov_self.gate_slot;
     if (slot == NULL) {
         slot = ov_self.gate_slot = &lines[atomic_fetch_add(&next_line, 1) % LINES];
@@ -45,19 +47,22 @@ static void pass(void) {
     }
 }
 
-void ov_gate_enter(void) {
+void ov_gate_enter(void)
+{
     if (ov_self.gate_depth++ == 0) {
         pass();
     }
 }
 
-void ov_gate_leave(void) {
+void ov_gate_leave(void)
+{
     if (--ov_self.gate_depth == 0) {
         atomic_fetch_sub_explicit(&ov_self.gate_slot->inside, 1, memory_order_release);
     }
 }
 
-void ov_gate_close(void) {
+void ov_gate_close(void)
+{
     pthread_mutex_lock(&closer);
     atomic_store(&closed, true);
     for (int i = 0; i < LINES; i++) {
@@ -67,7 +72,8 @@ void ov_gate_close(void) {
     }
 }
 
-void ov_gate_open(void) {
+void ov_gate_open(void)
+{
     pthread_mutex_lock(&door);
     atomic_store(&closed, false);
     pthread_cond_broadcast(&opened);
@@ -75,7 +81,8 @@ void ov_gate_open(void) {
     pthread_mutex_unlock(&closer);
 }
 
-int ov_gate_step_out(void) {
+int ov_gate_step_out(void)
+{
     int depth = ov_self.gate_depth;
     if (depth > 0) {
         ov_self.gate_depth = 0;
@@ -84,7 +91,8 @@ int ov_gate_step_out(void) {
     return depth;
 }
 
-void ov_gate_step_in(int depth) {
+void ov_gate_step_in(int depth)
+{
     if (depth > 0) {
         pass();
         ov_self.gate_depth = depth;

@@ -2,8 +2,8 @@
  * gate.h - lets one thread stop all others at the door of the driver for a moment.
  *
  * Every launch and every copy on arena memory passes the gate from before its parameters are looked at until the driver
- * has taken it. A thread that wants to change what stands behind addresses closes the gate: when ov_gate_close() returns,
- * nobody is between looking and launching, and nobody will be until ov_gate_open().
+ * has taken it. A thread that wants to change what stands behind addresses closes the gate: when ov_gate_close()
+ * returns, nobody is between looking and launching, and nobody will be until ov_gate_open().
  *
  * Passing costs two atomic additions on a cache line that threads rarely share. A thread may pass again while it is
  * inside (a callback of the driver that copies); only the outermost passage counts. The closer must not be inside: it

@@ -13,12 +13,14 @@
 
 #define CHILD_DEPTH 16
 
-void ov_capture_began(CUstream stream) {
+void ov_capture_began(CUstream stream)
+{
     (void)stream;
     atomic_fetch_add(&ov_captures, 1);
 }
 
-void ov_capture_ended(CUstream stream) {
+void ov_capture_ended(CUstream stream)
+{
     (void)stream;
     /* Several streams may join a capture, one begins and ends it; an end without a beginning changes nothing. */
     int captures = atomic_load(&ov_captures);
@@ -27,7 +29,8 @@ void ov_capture_ended(CUstream stream) {
 }
 
 /* Takes what is touched out of the ring and marks it, in whatever engine it lies. */
-static CUresult pin(uint64_t from, uint64_t to) {
+static CUresult pin(uint64_t from, uint64_t to)
+{
     struct ov_engine *engine = ov_engine_of(from);
     if (engine == NULL) {
         return CUDA_SUCCESS;
@@ -56,11 +59,18 @@ static CUresult pin(uint64_t from, uint64_t to) {
     return result;
 }
 
-void ov_graph_opaque(const char *what) { ov_bar_streaming(what); }
+void ov_graph_opaque(const char *what)
+{
+    ov_bar_streaming(what);
+}
 
-static CUresult first_error(CUresult a, CUresult b) { return a != CUDA_SUCCESS ? a : b; }
+static CUresult first_error(CUresult a, CUresult b)
+{
+    return a != CUDA_SUCCESS ? a : b;
+}
 
-static CUresult pin_launch(struct ov_launch *launch) {
+static CUresult pin_launch(struct ov_launch *launch)
+{
     struct ov_touches touches;
     CUresult result = CUDA_SUCCESS;
     ov_scan(ov_kernel_of(launch->function), launch, &touches);
@@ -73,7 +83,8 @@ static CUresult pin_launch(struct ov_launch *launch) {
     return result;
 }
 
-CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params) {
+CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)
+{
     struct ov_launch launch;
     memset(&launch, 0, sizeof launch);
     launch.function = params->func != NULL ? params->func : (CUfunction)(void *)params->kern;
@@ -82,27 +93,32 @@ CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params) {
     return pin_launch(&launch);
 }
 
-static CUresult pin_span(const struct ov_span *span) {
+static CUresult pin_span(const struct ov_span *span)
+{
     size_t bytes = span->rows > 1 ? (span->rows - 1) * span->pitch_bytes + span->bytes : span->bytes;
     return span->address != 0 ? pin(span->address, span->address + bytes) : CUDA_SUCCESS;
 }
 
-CUresult ov_graph_copy_params(const struct ov_copy *copy) {
+CUresult ov_graph_copy_params(const struct ov_copy *copy)
+{
     return first_error(pin_span(&copy->dst), pin_span(&copy->src));
 }
 
-static CUresult pin_kernel_node(CUgraphNode node) {
+static CUresult pin_kernel_node(CUgraphNode node)
+{
     CUDA_KERNEL_NODE_PARAMS params;
     memset(&params, 0, sizeof params);
-    if (ov_cu->cuGraphKernelNodeGetParams_v2 == NULL || ov_cu->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) {
+    if (ov_cu->cuGraphKernelNodeGetParams_v2 == NULL ||
+        ov_cu->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's kernel node does not tell its parameters");
         return CUDA_SUCCESS;
     }
     return ov_graph_node_params(&params);
 }
 
-static struct ov_span block(CUmemorytype type, CUdeviceptr device, const void *host, size_t pitch, const CUDA_MEMCPY3D *copy,
-                            size_t height, size_t x, size_t y, size_t z) {
+static struct ov_span block(CUmemorytype type, CUdeviceptr device, const void *host, size_t pitch,
+                            const CUDA_MEMCPY3D *copy, size_t height, size_t x, size_t y, size_t z)
+{
     CUdeviceptr base = type == CU_MEMORYTYPE_DEVICE ? device : type == CU_MEMORYTYPE_UNIFIED ? device : 0;
     (void)host;
     struct ov_span span = {0};
@@ -116,18 +132,22 @@ static struct ov_span block(CUmemorytype type, CUdeviceptr device, const void *h
     return span;
 }
 
-static CUresult pin_copy_node(CUgraphNode node) {
+static CUresult pin_copy_node(CUgraphNode node)
+{
     CUDA_MEMCPY3D c;
     if (ov_cu->cuGraphMemcpyNodeGetParams(node, &c) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's copy node does not tell its parameters");
         return CUDA_SUCCESS;
     }
-    struct ov_span dst = block(c.dstMemoryType, c.dstDevice, c.dstHost, c.dstPitch, &c, c.dstHeight, c.dstXInBytes, c.dstY, c.dstZ);
-    struct ov_span src = block(c.srcMemoryType, c.srcDevice, c.srcHost, c.srcPitch, &c, c.srcHeight, c.srcXInBytes, c.srcY, c.srcZ);
+    struct ov_span dst =
+        block(c.dstMemoryType, c.dstDevice, c.dstHost, c.dstPitch, &c, c.dstHeight, c.dstXInBytes, c.dstY, c.dstZ);
+    struct ov_span src =
+        block(c.srcMemoryType, c.srcDevice, c.srcHost, c.srcPitch, &c, c.srcHeight, c.srcXInBytes, c.srcY, c.srcZ);
     return first_error(pin_span(&dst), pin_span(&src));
 }
 
-static CUresult pin_fill_node(CUgraphNode node) {
+static CUresult pin_fill_node(CUgraphNode node)
+{
     CUDA_MEMSET_NODE_PARAMS params;
     if (ov_cu->cuGraphMemsetNodeGetParams(node, &params) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's fill node does not tell its parameters");
@@ -139,7 +159,8 @@ static CUresult pin_fill_node(CUgraphNode node) {
 
 static CUresult walk(CUgraph graph, int depth);
 
-static CUresult pin_node(CUgraphNode node, int depth) {
+static CUresult pin_node(CUgraphNode node, int depth)
+{
     CUgraphNodeType type;
     if (ov_cu->cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
         ov_graph_opaque("a graph's node does not tell its kind");
@@ -175,7 +196,8 @@ static CUresult pin_node(CUgraphNode node, int depth) {
     }
 }
 
-static CUresult walk(CUgraph graph, int depth) {
+static CUresult walk(CUgraph graph, int depth)
+{
     size_t count = 0;
     CUresult result = CUDA_SUCCESS;
     if (ov_cu->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0) {
@@ -193,9 +215,13 @@ static CUresult walk(CUgraph graph, int depth) {
     return result;
 }
 
-CUresult ov_graph_instantiating(CUgraph graph) { return walk(graph, 0); }
+CUresult ov_graph_instantiating(CUgraph graph)
+{
+    return walk(graph, 0);
+}
 
-void ov_graph_launching(CUgraphExec exec, CUstream stream) {
+void ov_graph_launching(CUgraphExec exec, CUstream stream)
+{
     (void)exec;
     (void)stream; /* what it touches left the ring when it was instantiated */
 }

@@ -8,7 +8,8 @@
 
 #define MARGIN_BYTES ((size_t)512 << 20)
 
-static size_t read_file(const char *path, char *text, size_t room) {
+static size_t read_file(const char *path, char *text, size_t room)
+{
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         return 0;
@@ -20,7 +21,8 @@ static size_t read_file(const char *path, char *text, size_t room) {
 }
 
 /* "max", or no such file: no limit. */
-static size_t read_bytes(const char *path) {
+static size_t read_bytes(const char *path)
+{
     char text[64];
     if (read_file(path, text, sizeof text) == 0 || text[0] < '0' || text[0] > '9') {
         return SIZE_MAX;
@@ -28,13 +30,18 @@ static size_t read_bytes(const char *path) {
     return strtoull(text, NULL, 10);
 }
 
-static size_t left(size_t limit, size_t used) {
+static size_t left(size_t limit, size_t used)
+{
     return limit == SIZE_MAX ? SIZE_MAX : used == SIZE_MAX || used > limit ? 0 : limit - used;
 }
 
-static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
 
-size_t ov_host_limit(void) {
+size_t ov_host_limit(void)
+{
     char text[4096];
     size_t limit = SIZE_MAX;
     if (read_file("/proc/meminfo", text, sizeof text) > 0) {

@@ -6,8 +6,9 @@
 #include "engine.h"
 #include "log.h"
 
-#define LANES         512u
-#define FOUND_SLOTS   ((size_t)1 << 18)   /* the table of marked pages, modulo its size: a collision only marks too much */
+#define LANES       512u
+#define FOUND_SLOTS ((size_t)1 << 18) /* the table of marked pages, modulo its size: a collision only marks too much \
+                                       */
 #define BATCH_PAGES   128u
 #define PARTIAL_BYTES ((size_t)BATCH_PAGES * LANES * sizeof(struct ov_page_digest))
 #define PAGE_WORDS    (OV_PAGE_BYTES / 8)
@@ -20,7 +21,8 @@ _Static_assert(TOTAL_AT + BATCH_PAGES * sizeof(struct ov_page_digest) <= OV_PAGE
 
 extern const char ov_inspect_ptx[];
 
-CUresult ov_inspect_open(struct ov_engine *engine) {
+CUresult ov_inspect_open(struct ov_engine *engine)
+{
     struct ov_inspect *inspect = &engine->inspect;
     if (inspect->ready) {
         return CUDA_SUCCESS;
@@ -48,7 +50,8 @@ CUresult ov_inspect_open(struct ov_engine *engine) {
     return inspect->ready ? ov_inspect_clear(engine) : result;
 }
 
-void ov_inspect_close(struct ov_engine *engine) {
+void ov_inspect_close(struct ov_engine *engine)
+{
     struct ov_inspect *inspect = &engine->inspect;
     if (inspect->ready) {
         ov_disown_device(&engine->arena, OV_FOR_SCRATCH, 1, &inspect->handle, inspect->scratch);
@@ -58,7 +61,8 @@ void ov_inspect_close(struct ov_engine *engine) {
 }
 
 static CUresult digest_batch(struct ov_engine *engine, CUdeviceptr address, size_t words, uint32_t pages,
-                             struct ov_page_digest *out) {
+                             struct ov_page_digest *out)
+{
     const struct ov_inspect *inspect = &engine->inspect;
     CUdeviceptr partial = inspect->scratch + PARTIAL_AT, total = inspect->scratch + TOTAL_AT;
     CUdeviceptr found = inspect->scratch + FOUND_AT;
@@ -66,11 +70,11 @@ static CUresult digest_batch(struct ov_engine *engine, CUdeviceptr address, size
     uint64_t base = engine->arena.base, bytes = (uint64_t)engine->arena.high_page << OV_PAGE_SHIFT;
     void *partial_params[] = {&address, &word_count, &page_words, &partial, &base, &bytes, &found};
     void *total_params[] = {&partial, &page_count, &total};
-    CUresult result = ov_cu->cuLaunchKernel(inspect->partial, pages * (LANES / 256), 1, 1, 256, 1, 1, 0, inspect->stream,
-                                            partial_params, NULL);
+    CUresult result = ov_cu->cuLaunchKernel(inspect->partial, pages * (LANES / 256), 1, 1, 256, 1, 1, 0,
+                                            inspect->stream, partial_params, NULL);
     if (result == CUDA_SUCCESS) {
-        result = ov_cu->cuLaunchKernel(inspect->total, (pages + 31) / 32, 1, 1, 32, 1, 1, 0, inspect->stream, total_params,
-                                       NULL);
+        result = ov_cu->cuLaunchKernel(inspect->total, (pages + 31) / 32, 1, 1, 32, 1, 1, 0, inspect->stream,
+                                       total_params, NULL);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuMemcpyDtoHAsync_v2(out, total, pages * sizeof *out, inspect->stream);
@@ -78,16 +82,19 @@ static CUresult digest_batch(struct ov_engine *engine, CUdeviceptr address, size
     return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
 }
 
-CUresult ov_inspect_pages(struct ov_engine *engine, CUdeviceptr address, uint32_t pages, struct ov_page_digest *out) {
+CUresult ov_inspect_pages(struct ov_engine *engine, CUdeviceptr address, uint32_t pages, struct ov_page_digest *out)
+{
     CUresult result = CUDA_SUCCESS;
     for (uint32_t done = 0; done < pages && result == CUDA_SUCCESS; done += BATCH_PAGES) {
         uint32_t batch = pages - done < BATCH_PAGES ? pages - done : BATCH_PAGES;
-        result = digest_batch(engine, address + ((CUdeviceptr)done << OV_PAGE_SHIFT), batch * PAGE_WORDS, batch, out + done);
+        result =
+            digest_batch(engine, address + ((CUdeviceptr)done << OV_PAGE_SHIFT), batch * PAGE_WORDS, batch, out + done);
     }
     return result;
 }
 
-CUresult ov_inspect_range(struct ov_engine *engine, CUdeviceptr address, size_t bytes, struct ov_page_digest *out) {
+CUresult ov_inspect_range(struct ov_engine *engine, CUdeviceptr address, size_t bytes, struct ov_page_digest *out)
+{
     memset(out, 0, sizeof *out);
     CUresult result = CUDA_SUCCESS;
     for (size_t done = 0; done < bytes && result == CUDA_SUCCESS; done += BATCH_PAGES * OV_PAGE_BYTES) {
@@ -107,17 +114,21 @@ CUresult ov_inspect_range(struct ov_engine *engine, CUdeviceptr address, size_t 
     return result;
 }
 
-CUresult ov_inspect_fetch(struct ov_engine *engine) {
+CUresult ov_inspect_fetch(struct ov_engine *engine)
+{
     const struct ov_inspect *inspect = &engine->inspect;
-    CUresult result = ov_cu->cuMemcpyDtoHAsync_v2(inspect->found, inspect->scratch + FOUND_AT, FOUND_SLOTS, inspect->stream);
+    CUresult result =
+        ov_cu->cuMemcpyDtoHAsync_v2(inspect->found, inspect->scratch + FOUND_AT, FOUND_SLOTS, inspect->stream);
     return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
 }
 
-bool ov_inspect_points_to(const struct ov_inspect *inspect, uint32_t page) {
+bool ov_inspect_points_to(const struct ov_inspect *inspect, uint32_t page)
+{
     return inspect->found[page % FOUND_SLOTS] != 0;
 }
 
-CUresult ov_inspect_clear(struct ov_engine *engine) {
+CUresult ov_inspect_clear(struct ov_engine *engine)
+{
     const struct ov_inspect *inspect = &engine->inspect;
     memset(inspect->found, 0, FOUND_SLOTS);
     CUresult result = ov_cu->cuMemsetD8Async(inspect->scratch + FOUND_AT, 0, FOUND_SLOTS, inspect->stream);

@@ -1,12 +1,13 @@
 /*
- * inspect.h - looks at the contents of device memory, on the device: a hash of every page, and the addresses found in it.
+ * inspect.h - looks at the contents of device memory, on the device: a hash of every page, and the addresses found in
+ * it.
  *
  * One pass over the memory (device/inspect.cu) gives, for each page, a 128-bit hash that depends on every word and its
  * place, and a digest of all aligned words that look like addresses of this device's arena slice. The pages that such
  * words point into are marked in a table that only grows until it is cleared.
  *
- * Works on a stream of its own and waits for it: call in an exclusive section, or on memory that nobody writes. Scratch is
- * one page of device memory, counted in the ledger. Errors: the driver's code; results are then undefined.
+ * Works on a stream of its own and waits for it: call in an exclusive section, or on memory that nobody writes. Scratch
+ * is one page of device memory, counted in the ledger. Errors: the driver's code; results are then undefined.
  */
 #ifndef OV_INSPECT_H
 #define OV_INSPECT_H
@@ -17,11 +18,13 @@
 
 #include "driver.h"
 
-struct ov_hash { uint64_t low, high; };
+struct ov_hash {
+    uint64_t low, high;
+};
 
 struct ov_page_digest {
     struct ov_hash hash;
-    uint64_t addresses;     /* digest of the words that are addresses, 0: none */
+    uint64_t addresses; /* digest of the words that are addresses, 0: none */
 };
 
 struct ov_inspect {
@@ -31,7 +34,7 @@ struct ov_inspect {
     CUstream stream;
     CUmemGenericAllocationHandle handle;
     CUdeviceptr scratch;
-    uint8_t *found;         /* host copy of the table of pages pointed to, see ov_inspect_points_to */
+    uint8_t *found; /* host copy of the table of pages pointed to, see ov_inspect_points_to */
 };
 
 struct ov_engine;
@@ -41,7 +44,8 @@ CUresult ov_inspect_open(struct ov_engine *engine);
 void ov_inspect_close(struct ov_engine *engine);
 /* Digests `pages` pages from `address` (page-aligned, mapped and readable as a whole) into out[]. */
 CUresult ov_inspect_pages(struct ov_engine *engine, CUdeviceptr address, uint32_t pages, struct ov_page_digest *out);
-/* The digest of addresses in [address, address + bytes), any 8-byte-aligned range; used for memory outside the arena. */
+/* The digest of addresses in [address, address + bytes), any 8-byte-aligned range; used for memory outside the arena.
+ */
 CUresult ov_inspect_range(struct ov_engine *engine, CUdeviceptr address, size_t bytes, struct ov_page_digest *out);
 /* Fetches the table of what was pointed to since the last clear. */
 CUresult ov_inspect_fetch(struct ov_engine *engine);

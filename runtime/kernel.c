@@ -11,15 +11,15 @@
 #include "log.h"
 #include "runtime.h"
 
-#define TABLE_SLOTS   ((size_t)1 << 16)
+#define TABLE_SLOTS ((size_t)1 << 16)
 /* Parameters reach 32,764 bytes; a kernel without a layout can still be launched with a buffer of up to that. */
-#define OPAQUE_SLOTS  4096u
+#define OPAQUE_SLOTS 4096u
 
 /* Where a handle came from: told by cuModuleGetFunction and cuLibraryGetKernel. */
 struct origin {
     void *handle;
     const void *owner;
-    bool is_kernel;     /* a CUkernel: asking the driver about one kind of handle with the other's function crashes */
+    bool is_kernel; /* a CUkernel: asking the driver about one kind of handle with the other's function crashes */
     char *name;
     UT_hash_handle hh;
 };
@@ -37,11 +37,13 @@ static struct origin *origins;
 static struct owner *owners;
 static size_t table_used;
 
-static size_t home(const void *handle) {
+static size_t home(const void *handle)
+{
     return (size_t)(((uint64_t)(uintptr_t)handle * 0x9E3779B97F4A7C15ull) >> 48) & (TABLE_SLOTS - 1);
 }
 
-static struct ov_kernel *find(const void *handle) {
+static struct ov_kernel *find(const void *handle)
+{
     for (size_t i = home(handle);; i = (i + 1) & (TABLE_SLOTS - 1)) {
         struct ov_kernel *kernel = atomic_load_explicit(&table[i], memory_order_acquire);
         if (kernel == NULL || atomic_load_explicit(&kernel->handle, memory_order_relaxed) == handle) {
@@ -50,9 +52,13 @@ static struct ov_kernel *find(const void *handle) {
     }
 }
 
-struct parameters { struct ov_param *item; uint32_t count, room; };
+struct parameters {
+    struct ov_param *item;
+    uint32_t count, room;
+};
 
-static bool add_parameter(struct parameters *all, size_t offset, size_t size) {
+static bool add_parameter(struct parameters *all, size_t offset, size_t size)
+{
     if (all->count == all->room) {
         uint32_t room = all->room ? all->room * 2 : 16;
         struct ov_param *item = realloc(all->item, room * sizeof *item);
@@ -67,7 +73,8 @@ static bool add_parameter(struct parameters *all, size_t offset, size_t size) {
 }
 
 /* CUDA_ERROR_INVALID_VALUE ends the list: the index is past the last parameter. */
-static bool ask_driver(void *handle, bool is_kernel, struct parameters *all) {
+static bool ask_driver(void *handle, bool is_kernel, struct parameters *all)
+{
     for (size_t i = 0;; i++) {
         size_t offset = 0, size = 0;
         CUresult result;
@@ -87,7 +94,8 @@ static bool ask_driver(void *handle, bool is_kernel, struct parameters *all) {
     }
 }
 
-static bool ask_image(const struct origin *origin, struct parameters *all) {
+static bool ask_image(const struct origin *origin, struct parameters *all)
+{
     struct owner *owner = NULL;
     if (origin != NULL && origin->name != NULL) {
         HASH_FIND_PTR(owners, &origin->owner, owner);
@@ -102,7 +110,8 @@ static bool ask_image(const struct origin *origin, struct parameters *all) {
 }
 
 /* Lays out the words that lie whole inside one parameter. */
-static bool set_words(struct ov_kernel *kernel, const struct parameters *all) {
+static bool set_words(struct ov_kernel *kernel, const struct parameters *all)
+{
     uint32_t words = 0, end = 0;
     for (uint32_t i = 0; i < all->count; i++) {
         words += all->item[i].size / 8;
@@ -123,7 +132,8 @@ static bool set_words(struct ov_kernel *kernel, const struct parameters *all) {
     return true;
 }
 
-static const void *owner_of(void *handle, const struct origin *origin) {
+static const void *owner_of(void *handle, const struct origin *origin)
+{
     if (origin != NULL && origin->owner != NULL) {
         return origin->owner;
     }
@@ -134,7 +144,8 @@ static const void *owner_of(void *handle, const struct origin *origin) {
     return NULL;
 }
 
-static void learn_layout(struct ov_kernel *kernel, const struct origin *origin) {
+static void learn_layout(struct ov_kernel *kernel, const struct origin *origin)
+{
     struct parameters all = {0};
     bool known = ask_driver(atomic_load(&kernel->handle), origin != NULL && origin->is_kernel, &all);
     if (!known) {
@@ -151,7 +162,8 @@ static void learn_layout(struct ov_kernel *kernel, const struct origin *origin) 
 }
 
 /* Under the registry's lock. */
-static struct ov_kernel *enter(void *handle) {
+static struct ov_kernel *enter(void *handle)
+{
     if (table_used > TABLE_SLOTS / 2) {
         return NULL; /* further kernels are opaque: a program with 32,768 of them has other troubles */
     }
@@ -188,7 +200,8 @@ static struct ov_kernel *enter(void *handle) {
     return kernel;
 }
 
-struct ov_kernel *ov_kernel_of(CUfunction handle) {
+struct ov_kernel *ov_kernel_of(CUfunction handle)
+{
     struct ov_kernel *kernel = find(handle);
     if (kernel == NULL) {
         pthread_mutex_lock(&registry);
@@ -203,7 +216,8 @@ struct ov_kernel *ov_kernel_of(CUfunction handle) {
 
 /* ---- where handles come from ---- */
 
-static void note_origin(void *handle, const void *owner, const char *name, bool is_kernel) {
+static void note_origin(void *handle, const void *owner, const char *name, bool is_kernel)
+{
     pthread_mutex_lock(&registry);
     struct origin *origin = NULL;
     HASH_FIND_PTR(origins, &handle, origin);
@@ -223,13 +237,18 @@ static void note_origin(void *handle, const void *owner, const char *name, bool 
     pthread_mutex_unlock(&registry);
 }
 
-void ov_function_found(CUfunction function, CUmodule module, const char *name) {
+void ov_function_found(CUfunction function, CUmodule module, const char *name)
+{
     note_origin(function, module, name, false);
 }
 
-void ov_kernel_found(CUkernel kernel, CUlibrary library, const char *name) { note_origin(kernel, library, name, true); }
+void ov_kernel_found(CUkernel kernel, CUlibrary library, const char *name)
+{
+    note_origin(kernel, library, name, true);
+}
 
-static void note_image(const void *owner, const void *image) {
+static void note_image(const void *owner, const void *image)
+{
     if (image == NULL || ov_cu->cuFuncGetParamInfo != NULL) {
         return;
     }
@@ -251,10 +270,17 @@ static void note_image(const void *owner, const void *image) {
     pthread_mutex_unlock(&registry);
 }
 
-void ov_module_loaded(CUmodule module, const void *image) { note_image(module, image); }
-void ov_library_loaded(CUlibrary library, const void *image) { note_image(library, image); }
+void ov_module_loaded(CUmodule module, const void *image)
+{
+    note_image(module, image);
+}
+void ov_library_loaded(CUlibrary library, const void *image)
+{
+    note_image(library, image);
+}
 
-static void forget(const void *gone) {
+static void forget(const void *gone)
+{
     pthread_mutex_lock(&registry);
     struct owner *owner = NULL;
     HASH_FIND_PTR(owners, &gone, owner);
@@ -264,7 +290,8 @@ static void forget(const void *gone) {
         free(owner);
     }
     struct origin *origin, *next;
-    HASH_ITER(hh, origins, origin, next) {
+    HASH_ITER(hh, origins, origin, next)
+    {
         if (origin->owner == gone) {
             HASH_DEL(origins, origin);
             free(origin->name);
@@ -281,5 +308,11 @@ static void forget(const void *gone) {
     pthread_mutex_unlock(&registry);
 }
 
-void ov_module_unloading(CUmodule module) { forget(module); }
-void ov_library_unloading(CUlibrary library) { forget(library); }
+void ov_module_unloading(CUmodule module)
+{
+    forget(module);
+}
+void ov_library_unloading(CUlibrary library)
+{
+    forget(library);
+}

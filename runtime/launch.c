@@ -1,9 +1,9 @@
 /*
  * The launch path: see "Launches" in runtime.h.
  *
- * Most launches touch no unit: they pass the gate, are scanned, and go. Those that touch streamed units take the engine's
- * lock once before and once after the driver's call. Everything else (trials, units in the wrong tier, captures) leaves the
- * path through an exclusive section and starts over.
+ * Most launches touch no unit: they pass the gate, are scanned, and go. Those that touch streamed units take the
+ * engine's lock once before and once after the driver's call. Everything else (trials, units in the wrong tier,
+ * captures) leaves the path through an exclusive section and starts over.
  */
 #include <sched.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 #include "scan.h"
 #include "watch.h"
 
-/* Rounds of taking units out of the ring before a launch is given up: each round takes out at least one unit, so this is
- * only reached when the driver refuses everything. */
+/* Rounds of taking units out of the ring before a launch is given up: each round takes out at least one unit, so this
+ * is only reached when the driver refuses everything. */
 #define ROUNDS 64
 
 /* Launches without a quiet point after which one is made. */
@@ -30,7 +30,8 @@ struct verdict {
     unsigned take_outs, trials;
 };
 
-static void take_out(struct verdict *verdict, uint32_t unit, enum ov_mark mark) {
+static void take_out(struct verdict *verdict, uint32_t unit, enum ov_mark mark)
+{
     for (unsigned i = 0; i < verdict->take_outs; i++) {
         if (verdict->take_out[i] == unit) {
             return;
@@ -40,7 +41,8 @@ static void take_out(struct verdict *verdict, uint32_t unit, enum ov_mark mark) 
     verdict->mark[verdict->take_outs++] = (uint8_t)mark;
 }
 
-static void add_unit(struct ov_launch *launch, struct verdict *verdict, uint32_t unit) {
+static void add_unit(struct ov_launch *launch, struct verdict *verdict, uint32_t unit)
+{
     for (unsigned i = 0; i < launch->units; i++) {
         if (launch->unit[i] == unit) {
             return;
@@ -53,16 +55,19 @@ static void add_unit(struct ov_launch *launch, struct verdict *verdict, uint32_t
     }
 }
 
-static bool shares_allocation(const struct ov_engine *engine, uint32_t unit) {
+static bool shares_allocation(const struct ov_engine *engine, uint32_t unit)
+{
     const struct ov_ring *ring = &engine->ring;
     const struct ov_page *page = engine->arena.page;
     uint32_t alloc = page[ring->unit[unit].first].alloc;
     return (unit > 0 && ring->unit[unit - 1].pages > 0 && page[ring->unit[unit - 1].first].alloc == alloc) ||
-           (unit + 1 < ring->unit_count && ring->unit[unit + 1].pages > 0 && page[ring->unit[unit + 1].first].alloc == alloc);
+           (unit + 1 < ring->unit_count && ring->unit[unit + 1].pages > 0 &&
+            page[ring->unit[unit + 1].first].alloc == alloc);
 }
 
 /* An unknown pair may use its address as the base of more than the unit it points into. */
-static void try_whole_allocation(struct ov_engine *engine, struct verdict *verdict, uint32_t unit) {
+static void try_whole_allocation(struct ov_engine *engine, struct verdict *verdict, uint32_t unit)
+{
     const struct ov_ring *ring = &engine->ring;
     uint32_t alloc = engine->arena.page[ring->unit[unit].first].alloc;
     for (uint32_t i = 0; i < ring->unit_count; i++) {
@@ -73,7 +78,8 @@ static void try_whole_allocation(struct ov_engine *engine, struct verdict *verdi
     }
 }
 
-static void try_unit(struct verdict *verdict, uint32_t unit) {
+static void try_unit(struct verdict *verdict, uint32_t unit)
+{
     for (unsigned i = 0; i < verdict->trials; i++) {
         if (verdict->on_trial[i] == unit) {
             return;
@@ -87,7 +93,8 @@ static void try_unit(struct verdict *verdict, uint32_t unit) {
 }
 
 /* Host memory that nobody was expected to touch is touched: it counts from now on. */
-static void warm_up(struct ov_engine *engine, uint32_t page) {
+static void warm_up(struct ov_engine *engine, uint32_t page)
+{
     struct ov_alloc *alloc = ov_alloc_of(engine, page);
     if (alloc == NULL) {
         return;
@@ -102,7 +109,8 @@ static void warm_up(struct ov_engine *engine, uint32_t page) {
 
 /* Under the engine's lock: which units the launch uses, and which of them it may not find in the ring. */
 static void judge(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign,
-                  struct verdict *verdict) {
+                  struct verdict *verdict)
+{
     launch->units = 0;
     verdict->take_outs = verdict->trials = 0;
     for (unsigned i = 0; i < touches->count; i++) {
@@ -117,7 +125,8 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
             continue;
         }
         unit--;
-        enum ov_slot_state state = launch->kernel != NULL ? ov_slot(launch->kernel, touches->item[i].slot) : OV_SLOT_UNKNOWN;
+        enum ov_slot_state state =
+            launch->kernel != NULL ? ov_slot(launch->kernel, touches->item[i].slot) : OV_SLOT_UNKNOWN;
         if (foreign) {
             take_out(verdict, unit, OV_MARK_FOREIGN);
         } else if (launch->kernel != NULL && atomic_load_explicit(&launch->kernel->emits, memory_order_relaxed)) {
@@ -136,14 +145,16 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
     }
 }
 
-static bool wants_watch(const struct ov_engine *engine, const struct ov_launch *launch) {
+static bool wants_watch(const struct ov_engine *engine, const struct ov_launch *launch)
+{
     return engine->learning && engine->inspect.ready && launch->kernel != NULL && launch->watch == NULL &&
            atomic_load_explicit(&launch->kernel->watched, memory_order_relaxed) < OV_WATCH_LAUNCHES;
 }
 
 /* Takes out and tries what judge() said; looks at it again first, since others may have been faster. */
-static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign,
-                       bool capturing) {
+static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches,
+                       bool foreign, bool capturing)
+{
     struct ov_exclusive section;
     struct verdict verdict;
     (void)ov_exclusive_begin(engine, &section);
@@ -166,7 +177,8 @@ static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const
 }
 
 /* The other devices' units that this launch names are not streamed any more. */
-static void serve_other_engines(const struct ov_engine *engine, const struct ov_touches *touches) {
+static void serve_other_engines(const struct ov_engine *engine, const struct ov_touches *touches)
+{
     for (unsigned i = 0; i < touches->count; i++) {
         struct ov_engine *other = ov_engine_of(touches->item[i].address);
         if (other == NULL || other == engine) {
@@ -185,7 +197,8 @@ static void serve_other_engines(const struct ov_engine *engine, const struct ov_
     }
 }
 
-static bool is_foreign(struct ov_engine *engine) {
+static bool is_foreign(struct ov_engine *engine)
+{
     CUcontext current = NULL;
     if (ov_cu->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL) {
         return true;
@@ -197,7 +210,8 @@ static bool is_foreign(struct ov_engine *engine) {
     return true;
 }
 
-static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches) {
+static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches)
+{
     bool capturing = ov_capturing(launch->stream);
     bool logged = false;
     launch->engine = engine;
@@ -249,13 +263,14 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
 }
 
 /* The engine whose units or discovery the launch concerns; the current device's when there are several. */
-static struct ov_engine *concerned(const struct ov_touches *touches) {
+static struct ov_engine *concerned(const struct ov_touches *touches)
+{
     struct ov_engine *found = NULL;
     for (unsigned i = 0; i < touches->count; i++) {
         struct ov_engine *engine = ov_engine_of(touches->item[i].address);
-        if (engine != NULL && (engine->learning_now ||
-                               (atomic_load_explicit(&engine->planned, memory_order_relaxed) &&
-                                ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address) != 0))) {
+        if (engine != NULL &&
+            (engine->learning_now || (atomic_load_explicit(&engine->planned, memory_order_relaxed) &&
+                                      ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address) != 0))) {
             if (found != NULL && found != engine) {
                 struct ov_engine *here = ov_engine_here();
                 return here != NULL ? here : found;
@@ -267,18 +282,21 @@ static struct ov_engine *concerned(const struct ov_touches *touches) {
 }
 
 /* Parameters that cannot be seen may hold any address. */
-static void bar_if_streaming(const struct ov_launch *launch) {
+static void bar_if_streaming(const struct ov_launch *launch)
+{
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         const struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL && engine->armed && !engine->streaming_barred) {
-            ov_log_once(OV_LOG_INFO, "kernel %s: its parameters cannot be seen", launch->kernel != NULL ? launch->kernel->name : "?");
+            ov_log_once(OV_LOG_INFO, "kernel %s: its parameters cannot be seen",
+                        launch->kernel != NULL ? launch->kernel->name : "?");
             ov_bar_streaming("a kernel was launched whose parameters cannot be seen");
             return;
         }
     }
 }
 
-CUresult ov_launch_begin(struct ov_launch *launch) {
+CUresult ov_launch_begin(struct ov_launch *launch)
+{
     ov_gate_enter();
     launch->engine = NULL;
     launch->watch = NULL;
@@ -301,7 +319,8 @@ CUresult ov_launch_begin(struct ov_launch *launch) {
     return result;
 }
 
-void ov_launch_end(struct ov_launch *launch, CUresult result) {
+void ov_launch_end(struct ov_launch *launch, CUresult result)
+{
     (void)result; /* a launch that failed has read nothing; what is recorded for it does no harm */
     struct ov_engine *engine = launch->engine;
     if (engine != NULL && launch->units > 0) {

@@ -8,12 +8,14 @@
 #include "log.h"
 #include "trace.h"
 
-static void *lazy_array(size_t count, size_t size) {
+static void *lazy_array(size_t count, size_t size)
+{
     void *memory = mmap(NULL, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-bool ov_learn_open(struct ov_engine *engine) {
+bool ov_learn_open(struct ov_engine *engine)
+{
     struct ov_learn *learn = &engine->learn;
     if (learn->log == NULL) {
         learn->log = lazy_array(OV_LOG_ENTRIES, sizeof *learn->log);
@@ -25,7 +27,8 @@ bool ov_learn_open(struct ov_engine *engine) {
     return learn->log != NULL && learn->memo != NULL;
 }
 
-void ov_learn_close(struct ov_engine *engine) {
+void ov_learn_close(struct ov_engine *engine)
+{
     struct ov_learn *learn = &engine->learn;
     if (learn->log != NULL) {
         munmap(learn->log, OV_LOG_ENTRIES * sizeof *learn->log);
@@ -37,7 +40,8 @@ void ov_learn_close(struct ov_engine *engine) {
     memset(learn, 0, sizeof *learn);
 }
 
-void ov_learn_start(struct ov_engine *engine) {
+void ov_learn_start(struct ov_engine *engine)
+{
     struct ov_learn *learn = &engine->learn;
     learn->start = learn->head;
     learn->attempts = 0;
@@ -49,10 +53,14 @@ void ov_learn_start(struct ov_engine *engine) {
     }
 }
 
-struct counting { struct ov_engine *engine; struct ov_kernel *kernel; };
+struct counting {
+    struct ov_engine *engine;
+    struct ov_kernel *kernel;
+};
 
 /* A slot that holds an address, of whatever memory we know, or none at all (an argument left out) is a pointer. */
-static void count_pointer(void *context, uint64_t word, uint32_t slot) {
+static void count_pointer(void *context, uint64_t word, uint32_t slot)
+{
     const struct counting *counting = context;
     if (slot < counting->kernel->slot_count &&
         (word == 0 || ov_arena_has(word) || ov_others_hold(counting->engine, word))) {
@@ -60,7 +68,8 @@ static void count_pointer(void *context, uint64_t word, uint32_t slot) {
     }
 }
 
-void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches) {
+void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches)
+{
     struct ov_learn *learn = &engine->learn;
     struct ov_kernel *kernel = launch->kernel;
     uint32_t number = ++learn->launches;
@@ -95,7 +104,8 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
 }
 
 /* Most of what is used at all was used often enough to show an order. */
-bool ov_learn_due(const struct ov_engine *engine) {
+bool ov_learn_due(const struct ov_engine *engine)
+{
     uint64_t used = 0, often = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
@@ -107,7 +117,8 @@ bool ov_learn_due(const struct ov_engine *engine) {
     return used > 0 && often * 2 >= used;
 }
 
-static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov_page_digest *digest) {
+static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov_page_digest *digest)
+{
     struct ov_memo *memo = &engine->learn.memo[page];
     if (!memo->hashed || memcmp(&memo->hash, &digest->hash, sizeof memo->hash) != 0) {
         if (memo->hashed && !memo->copied) {
@@ -120,13 +131,15 @@ static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov
     memo->copied = false;
 }
 
-static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc) {
+static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
+{
     struct ov_page_digest digest[128];
     CUresult result = CUDA_SUCCESS;
     uint32_t end = alloc->first + alloc->pages;
     uint32_t page = alloc->first;
     while (page < end && result == CUDA_SUCCESS) {
-        uint32_t begin = page; /* of a stretch that is mapped and not in the ring: what is there is known to be unchanged */
+        uint32_t begin =
+            page; /* of a stretch that is mapped and not in the ring: what is there is known to be unchanged */
         while (page < end && page - begin < 128 && engine->arena.page[page].backing != OV_RING &&
                engine->arena.page[page].backing != OV_NONE) {
             page++;
@@ -144,7 +157,8 @@ static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc) {
     return result;
 }
 
-CUresult ov_learn_hash(struct ov_engine *engine) {
+CUresult ov_learn_hash(struct ov_engine *engine)
+{
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < engine->allocs.count && result == CUDA_SUCCESS; i++) {
         struct ov_alloc *alloc = &engine->allocs.item[i];
@@ -155,7 +169,8 @@ CUresult ov_learn_hash(struct ov_engine *engine) {
     return result;
 }
 
-void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy) {
+void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy)
+{
     uint64_t end = address + bytes, limit = ov_page_address(&engine->arena, engine->arena.high_page);
     end = end < limit ? end : limit;
     while (address < end) {
@@ -173,7 +188,8 @@ void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, b
     }
 }
 
-void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark) {
+void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark)
+{
     uint32_t page = ov_arena_page(&engine->arena, address);
     const struct ov_alloc *alloc = ov_alloc_of(engine, page);
     if (alloc == NULL || engine->learn.memo == NULL) {
@@ -192,13 +208,15 @@ void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark
     }
 }
 
-void ov_learn_forget(struct ov_engine *engine, uint32_t first, uint32_t pages) {
+void ov_learn_forget(struct ov_engine *engine, uint32_t first, uint32_t pages)
+{
     if (engine->learn.memo != NULL) {
         memset(&engine->learn.memo[first], 0, pages * sizeof *engine->learn.memo);
     }
 }
 
-void ov_runs_free(struct ov_runs *runs) {
+void ov_runs_free(struct ov_runs *runs)
+{
     free(runs->item);
     free(runs->cycle);
     free(runs->group);
@@ -206,7 +224,8 @@ void ov_runs_free(struct ov_runs *runs) {
     memset(runs, 0, sizeof *runs);
 }
 
-void ov_runs_prune(struct ov_engine *engine) {
+void ov_runs_prune(struct ov_engine *engine)
+{
     struct ov_runs *runs = &engine->learn.runs;
     uint32_t *moved = calloc((size_t)runs->count + 1, sizeof *moved); /* 1 + new index, 0: gone */
     if (moved == NULL) {

@@ -1,19 +1,19 @@
 /*
  * learn.h - discovery: which memory is weight, where one weight ends, in what order weights are used, who only reads.
  *
- * While an engine learns, every address that a launch passes is logged. At a quiet point, when most of what is touched was
- * touched twice or more, the memory is hashed and the log is read:
+ * While an engine learns, every address that a launch passes is logged. At a quiet point, when most of what is touched
+ * was touched twice or more, the memory is hashed and the log is read:
  *
  *   stable   a page whose hash is what it was; `since` says from which place in the log on.
- *   run      bytes between two trusted boundaries of an allocation. A boundary inside an allocation is trusted if copies
- *            from the host ended (at most 4 KiB before) and began there, and launches passed exactly that address, again
+ *   run      bytes between two trusted boundaries of an allocation. A boundary inside an allocation is trusted if
+ * copies from the host ended (at most 4 KiB before) and began there, and launches passed exactly that address, again
  *            and again, while all of it was stable. So what is only ever reached through a base pointer stays one run.
  *            A run becomes a *unit* if it covers whole pages, all stable, and was touched directly.
  *            That bytes did not change does not prove that nobody writes: passes over the same input write the same
  *            activations. So a run must also be *innocent*: no slot that was seen to write (watch.h) touched it, and
- *            it was filled by copies (weights are, activations are not), or all slots that touched it are known to read.
- *   reader   a (kernel, slot) pair all of whose logged touches lie in units, after they had become stable.
- *   marks    why a run may not be streamed although it is a weight: enum ov_mark.
+ *            it was filled by copies (weights are, activations are not), or all slots that touched it are known to
+ * read. reader   a (kernel, slot) pair all of whose logged touches lie in units, after they had become stable. marks
+ * why a run may not be streamed although it is a weight: enum ov_mark.
  *
  * Result: units, the sequence of their use (its period when it has one), and which units a launch uses together. It is
  * kept until the next discovery and is what plans are made of.
@@ -34,46 +34,46 @@
 
 /* Bits; sticky for the life of an allocation unless stated. */
 enum ov_mark {
-    OV_MARK_HIDDEN = 1,     /* its address was found in memory: it can be reached without being a parameter */
-    OV_MARK_AMBIGUOUS = 2,  /* reached through a slot that holds an address in some launches only */
-    OV_MARK_GRAPH = 4,      /* touched inside a graph */
-    OV_MARK_COPIED = 8,     /* copied from or into again and again */
-    OV_MARK_WRITTEN = 16,   /* written by a launch after it had been streamed; cleared when found stable again, once */
-    OV_MARK_FOREIGN = 32,   /* touched from another context or device */
-    OV_MARK_CROWDED = 64,   /* its launches touch more units than can be held at once */
+    OV_MARK_HIDDEN = 1,    /* its address was found in memory: it can be reached without being a parameter */
+    OV_MARK_AMBIGUOUS = 2, /* reached through a slot that holds an address in some launches only */
+    OV_MARK_GRAPH = 4,     /* touched inside a graph */
+    OV_MARK_COPIED = 8,    /* copied from or into again and again */
+    OV_MARK_WRITTEN = 16,  /* written by a launch after it had been streamed; cleared when found stable again, once */
+    OV_MARK_FOREIGN = 32,  /* touched from another context or device */
+    OV_MARK_CROWDED = 64,  /* its launches touch more units than can be held at once */
 };
 
 struct ov_memo {
     struct ov_hash hash;
-    uint64_t since;         /* place in the log from which the hash was this; 0 if not hashed */
-    uint32_t uploaded;      /* bytes of the page that copies have filled, and no kernel is known to have changed since */
+    uint64_t since;    /* place in the log from which the hash was this; 0 if not hashed */
+    uint32_t uploaded; /* bytes of the page that copies have filled, and no kernel is known to have changed since */
     bool hashed;
-    bool copied;            /* a copy or fill has changed it since it was hashed */
+    bool copied; /* a copy or fill has changed it since it was hashed */
     uint8_t marks;
-    uint8_t strikes;        /* times it was taken out of the ring */
+    uint8_t strikes; /* times it was taken out of the ring */
 };
 
 struct ov_log_entry {
     uint64_t address;
     struct ov_kernel *kernel;
     uint32_t slot;
-    uint32_t ordinal;       /* of the allocation: addresses are used again */
+    uint32_t ordinal; /* of the allocation: addresses are used again */
     uint32_t launch;
 };
 
 /* A unit, as discovered. */
 struct ov_run {
-    uint64_t begin, end;    /* addresses; end is exclusive */
-    uint32_t first, pages;  /* the whole pages inside */
-    uint32_t ordinal;       /* of its allocation */
-    uint8_t may;            /* set of tiers */
+    uint64_t begin, end;   /* addresses; end is exclusive */
+    uint32_t first, pages; /* the whole pages inside */
+    uint32_t ordinal;      /* of its allocation */
+    uint8_t may;           /* set of tiers */
     uint8_t marks;
 };
 
 struct ov_runs {
-    struct ov_run *item;    /* by address */
+    struct ov_run *item; /* by address */
     uint32_t count, room;
-    uint32_t *cycle;        /* indices of runs in order of use */
+    uint32_t *cycle; /* indices of runs in order of use */
     size_t cycle_length;
     bool periodic;
     struct ov_plan_group *group;
@@ -82,16 +82,16 @@ struct ov_runs {
 };
 
 struct ov_learn {
-    struct ov_log_entry *log;   /* ring of OV_LOG_ENTRIES */
-    uint64_t head;              /* places count from 1 and never wrap */
-    uint64_t start;             /* first place of this discovery */
+    struct ov_log_entry *log; /* ring of OV_LOG_ENTRIES */
+    uint64_t head;            /* places count from 1 and never wrap */
+    uint64_t start;           /* first place of this discovery */
     uint32_t launches;
-    uint64_t last_address;      /* of the last logged touch, for visits */
-    uint32_t visits_wanted;     /* before the next attempt */
-    unsigned attempts;          /* in this discovery */
-    bool fresh;                 /* the runs were formed at this very quiet point */
-    uint64_t studied;           /* place in the log of the study that formed the runs */
-    struct ov_memo *memo;       /* per page of the arena, mapped lazily */
+    uint64_t last_address;  /* of the last logged touch, for visits */
+    uint32_t visits_wanted; /* before the next attempt */
+    unsigned attempts;      /* in this discovery */
+    bool fresh;             /* the runs were formed at this very quiet point */
+    uint64_t studied;       /* place in the log of the study that formed the runs */
+    struct ov_memo *memo;   /* per page of the arena, mapped lazily */
     struct ov_runs runs;
 };
 

@@ -3,7 +3,8 @@
 /* The driver serves small requests from blocks of this size, and these are what memory it takes. */
 #define SMALL_BLOCK ((size_t)2 << 20)
 
-size_t ov_ledger_held(const struct ov_ledger *ledger) {
+size_t ov_ledger_held(const struct ov_ledger *ledger)
+{
     size_t sum = 0;
     for (int i = 0; i < OV_PURPOSES; i++) {
         sum += ledger->held_bytes[i];
@@ -11,12 +12,15 @@ size_t ov_ledger_held(const struct ov_ledger *ledger) {
     return sum;
 }
 
-size_t ov_ledger_left(const struct ov_ledger *ledger) {
-    size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes[OV_FOR_SCRATCH] + ledger->set_aside_bytes[OV_FOR_SMALL];
+size_t ov_ledger_left(const struct ov_ledger *ledger)
+{
+    size_t held =
+        ov_ledger_held(ledger) + ledger->set_aside_bytes[OV_FOR_SCRATCH] + ledger->set_aside_bytes[OV_FOR_SMALL];
     return held < ledger->budget_bytes ? ledger->budget_bytes - held : 0;
 }
 
-void ov_ledger_add(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes) {
+void ov_ledger_add(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes)
+{
     ledger->held_bytes[purpose] += bytes;
     size_t held = ov_ledger_held(ledger);
     if (held > ledger->peak_bytes) {
@@ -24,7 +28,8 @@ void ov_ledger_add(struct ov_ledger *ledger, enum ov_purpose purpose, size_t byt
     }
 }
 
-bool ov_ledger_take(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes) {
+bool ov_ledger_take(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes)
+{
     if (purpose == OV_FOR_SCRATCH) {
         ledger->set_aside_bytes[OV_FOR_SCRATCH] = 0;
     }
@@ -35,23 +40,27 @@ bool ov_ledger_take(struct ov_ledger *ledger, enum ov_purpose purpose, size_t by
     return true;
 }
 
-void ov_ledger_give(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes) {
+void ov_ledger_give(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes)
+{
     ledger->held_bytes[purpose] -= bytes;
 }
 
 /* Blocks fill up unevenly: half as much again as the sum needs. */
-static size_t small_held(size_t small_bytes) {
+static size_t small_held(size_t small_bytes)
+{
     return (small_bytes + small_bytes / 2 + SMALL_BLOCK - 1) / SMALL_BLOCK * SMALL_BLOCK;
 }
 
-bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes) {
+bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes)
+{
     size_t wanted = small_held(ledger->small_bytes + bytes), has = ledger->held_bytes[OV_FOR_SMALL];
     size_t more = wanted > has ? wanted - has : 0;
     size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes[OV_FOR_SCRATCH];
     return more == 0 || (held < ledger->budget_bytes && more <= ledger->budget_bytes - held);
 }
 
-void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes) {
+void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes)
+{
     ledger->small_bytes += add_bytes - remove_bytes;
     size_t held = ledger->held_bytes[OV_FOR_SMALL], wanted = small_held(ledger->small_bytes);
     /* Blocks go back only when they are empty, and which are is not known before all are. */
@@ -61,7 +70,8 @@ void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_b
     ov_ledger_add(ledger, OV_FOR_SMALL, wanted);
 }
 
-bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes) {
+bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes)
+{
     if (bytes > ledger->host_limit_bytes || ledger->host_bytes > ledger->host_limit_bytes - bytes) {
         return false;
     }
@@ -72,4 +82,7 @@ bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes) {
     return true;
 }
 
-void ov_ledger_give_host(struct ov_ledger *ledger, size_t bytes) { ledger->host_bytes -= bytes; }
+void ov_ledger_give_host(struct ov_ledger *ledger, size_t bytes)
+{
+    ledger->host_bytes -= bytes;
+}

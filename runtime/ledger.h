@@ -19,11 +19,12 @@ enum ov_purpose { OV_FOR_PAGES, OV_FOR_RING, OV_FOR_SCRATCH, OV_FOR_SMALL, OV_FO
 struct ov_ledger {
     size_t budget_bytes;
     size_t held_bytes[OV_PURPOSES]; /* device memory */
-    size_t set_aside_bytes[OV_PURPOSES]; /* of the budget, until the purpose takes its first: scratch, small allocations */
-    size_t small_bytes;             /* requested by small allocations; held_bytes[OV_FOR_SMALL] follows from it */
-    size_t peak_bytes;              /* largest sum of held_bytes */
+    size_t
+        set_aside_bytes[OV_PURPOSES]; /* of the budget, until the purpose takes its first: scratch, small allocations */
+    size_t small_bytes;               /* requested by small allocations; held_bytes[OV_FOR_SMALL] follows from it */
+    size_t peak_bytes;                /* largest sum of held_bytes */
     size_t host_limit_bytes, host_bytes, host_peak_bytes;
-    size_t program_bytes;           /* what the program has allocated, wherever it is */
+    size_t program_bytes; /* what the program has allocated, wherever it is */
 };
 
 size_t ov_ledger_held(const struct ov_ledger *ledger);

@@ -12,14 +12,16 @@
 /* Share of the program's time that may go into hashing memory for the first time while it loads. */
 #define HASH_SHARE 10u
 
-static uint64_t now_ns(void) {
+static uint64_t now_ns(void)
+{
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 /* Something was filled and never hashed: a first look now is what makes a later one tell whether it changed. */
-static bool has_unseen(const struct ov_engine *engine) {
+static bool has_unseen(const struct ov_engine *engine)
+{
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
         if (alloc->ordinal != 0 && alloc->dirty && !engine->learn.memo[alloc->first].hashed) {
@@ -34,7 +36,8 @@ static bool has_unseen(const struct ov_engine *engine) {
 
 enum work { NOTHING, LOOK, STUDY };
 
-static enum work due(const struct ov_engine *engine) {
+static enum work due(const struct ov_engine *engine)
+{
     if (!engine->armed || !engine->inspect.ready || engine->watches > 0) {
         return NOTHING;
     }
@@ -45,7 +48,8 @@ static enum work due(const struct ov_engine *engine) {
     return engine->learning && affordable && has_unseen(engine) ? LOOK : NOTHING;
 }
 
-static void study(struct ov_engine *engine) {
+static void study(struct ov_engine *engine)
+{
     bool studied = ov_learn_study(engine);
     if (!studied && !engine->over_budget && engine->learn.launches > QUIET_LAUNCHES) {
         engine->learning = false; /* no need yet, and no clear picture: not worth the cost */
@@ -59,12 +63,13 @@ static void study(struct ov_engine *engine) {
     }
 }
 
-static void attend(struct ov_engine *engine) {
+static void attend(struct ov_engine *engine)
+{
     struct ov_exclusive section;
     pthread_mutex_lock(&engine->lock);
     enum work work = due(engine);
-    /* Each plan for changed memory doubles the wait for the next: programs that allocate and free all the time have plans
-     * that last, not plans that fit. */
+    /* Each plan for changed memory doubles the wait for the next: programs that allocate and free all the time have
+     * plans that last, not plans that fit. */
     bool replan = engine->replan_soon && atomic_load(&engine->planned) && ++engine->quiet_points >= engine->replan_wait;
     pthread_mutex_unlock(&engine->lock);
     if (work == NOTHING && !replan) {
@@ -93,7 +98,8 @@ static void attend(struct ov_engine *engine) {
     ov_state_settle();
 }
 
-void ov_quiet_point(void) {
+void ov_quiet_point(void)
+{
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED || atomic_load(&ov_captures) != 0 ||
         ov_self.gate_depth != 0) {
         return;

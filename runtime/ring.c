@@ -9,7 +9,8 @@
 static _Atomic uint64_t thread_numbers;
 static _Thread_local uint64_t thread_number;
 
-CUresult ov_ring_open(struct ov_engine *engine) {
+CUresult ov_ring_open(struct ov_engine *engine)
+{
     if (engine->ring.side != NULL) {
         return CUDA_SUCCESS;
     }
@@ -18,7 +19,8 @@ CUresult ov_ring_open(struct ov_engine *engine) {
     return ov_cu->cuStreamCreateWithPriority(&engine->ring.side, CU_STREAM_NON_BLOCKING, greatest);
 }
 
-CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages) {
+CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages)
+{
     struct ov_ring *ring = &engine->ring;
     if (pages == ring->pages) {
         return CUDA_SUCCESS;
@@ -51,9 +53,13 @@ CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages) {
     return CUDA_SUCCESS;
 }
 
-static unsigned event_flags(void) { return ov_opt.summary ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING; }
+static unsigned event_flags(void)
+{
+    return ov_opt.summary ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+}
 
-CUresult ov_ring_provide(struct ov_engine *engine) {
+CUresult ov_ring_provide(struct ov_engine *engine)
+{
     struct ov_ring *ring = &engine->ring;
     size_t wanted = (size_t)ring->unit_count * (ov_opt.summary ? 4 : 2) + 64;
     if (wanted > ring->spare_room) {
@@ -73,7 +79,8 @@ CUresult ov_ring_provide(struct ov_engine *engine) {
 }
 
 /* From the pool; only a program with many streams gets to ask the driver. */
-static CUresult take_event(struct ov_ring *ring, CUevent *event) {
+static CUresult take_event(struct ov_ring *ring, CUevent *event)
+{
     if (*event != NULL) {
         return CUDA_SUCCESS;
     }
@@ -86,7 +93,8 @@ static CUresult take_event(struct ov_ring *ring, CUevent *event) {
 
 /* ---- streams ---- */
 
-static struct ov_lane *lane_of(struct ov_ring *ring, CUstream stream) {
+static struct ov_lane *lane_of(struct ov_ring *ring, CUstream stream)
+{
     uint64_t thread = 0;
     if (stream == CU_STREAM_PER_THREAD) {
         if (thread_number == 0) {
@@ -111,7 +119,8 @@ static struct ov_lane *lane_of(struct ov_ring *ring, CUstream stream) {
     return &ring->lane[victim];
 }
 
-void ov_ring_forget_stream(struct ov_engine *engine, CUstream stream) {
+void ov_ring_forget_stream(struct ov_engine *engine, CUstream stream)
+{
     /* The entry is kept, so that others are found behind it, but its handle may come back as another stream. */
     for (uint32_t i = 0; i < OV_LANES; i++) {
         if (engine->ring.lane[i].stream == stream) {
@@ -124,7 +133,8 @@ void ov_ring_forget_stream(struct ov_engine *engine, CUstream stream) {
 /* ---- copies ---- */
 
 /* What the finished copy took, and how long a stream waited for it; asked when the unit is about to be loaded again. */
-static void account_times(struct ov_ring *ring, struct ov_unit *unit) {
+static void account_times(struct ov_ring *ring, struct ov_unit *unit)
+{
     float copy_ms = 0, stall_ms = 0;
     if (unit->load == 0 || unit->started == NULL) {
         return;
@@ -139,7 +149,8 @@ static void account_times(struct ov_ring *ring, struct ov_unit *unit) {
     unit->timed = false;
 }
 
-static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner) {
+static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner)
+{
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < owner->reader_count && result == CUDA_SUCCESS; i++) {
         result = ov_cu->cuStreamWaitEvent(ring->side, owner->reader[i].event, 0);
@@ -153,7 +164,8 @@ static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner) {
     return result;
 }
 
-static CUresult load(struct ov_engine *engine, uint32_t index) {
+static CUresult load(struct ov_engine *engine, uint32_t index)
+{
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
     CUresult result = CUDA_SUCCESS;
@@ -195,7 +207,8 @@ static CUresult load(struct ov_engine *engine, uint32_t index) {
 
 /* ---- the window ---- */
 
-static void drop_window(struct ov_ring *ring) {
+static void drop_window(struct ov_ring *ring)
+{
     while (ring->ahead_count > 0) {
         ring->unit[ring->ahead[ring->ahead_first]].pending--;
         ring->ahead_first = (ring->ahead_first + 1) % OV_WINDOW;
@@ -204,7 +217,8 @@ static void drop_window(struct ov_ring *ring) {
 }
 
 /* Moves the trace on. The newest unit counts as pending until another is touched. */
-static void step(struct ov_ring *ring, uint32_t index) {
+static void step(struct ov_ring *ring, uint32_t index)
+{
     enum ov_trace_step kind = ov_trace_touch(&ring->trace, index);
     if (kind == OV_TRACE_SAME) {
         return;
@@ -223,7 +237,8 @@ static void step(struct ov_ring *ring, uint32_t index) {
     ring->newest = index + 1;
 }
 
-static bool may_overwrite(const struct ov_ring *ring, const struct ov_unit *unit, uint32_t index) {
+static bool may_overwrite(const struct ov_ring *ring, const struct ov_unit *unit, uint32_t index)
+{
     for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         if (ring->owner[p] != 0 && ring->owner[p] != index + 1) {
             const struct ov_unit *owner = &ring->unit[ring->owner[p] - 1];
@@ -235,7 +250,8 @@ static bool may_overwrite(const struct ov_ring *ring, const struct ov_unit *unit
     return true;
 }
 
-static void prefetch(struct ov_engine *engine) {
+static void prefetch(struct ov_engine *engine)
+{
     struct ov_ring *ring = &engine->ring;
     /* More than all units ahead would only repeat what is there. */
     while (ring->ahead_count < OV_WINDOW - 1 && ring->ahead_count < ring->unit_count) {
@@ -254,11 +270,15 @@ static void prefetch(struct ov_engine *engine) {
     }
 }
 
-void ov_ring_warm(struct ov_engine *engine) { prefetch(engine); }
+void ov_ring_warm(struct ov_engine *engine)
+{
+    prefetch(engine);
+}
 
 /* ---- launches ---- */
 
-static bool held_by_others(const struct ov_ring *ring, const struct ov_unit *unit, uint32_t index) {
+static bool held_by_others(const struct ov_ring *ring, const struct ov_unit *unit, uint32_t index)
+{
     for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         if (ring->owner[p] != 0 && ring->owner[p] != index + 1 &&
             atomic_load_explicit(&ring->unit[ring->owner[p] - 1].holds, memory_order_acquire) > 0) {
@@ -268,11 +288,13 @@ static bool held_by_others(const struct ov_ring *ring, const struct ov_unit *uni
     return false;
 }
 
-static bool overlap(const struct ov_unit *a, const struct ov_unit *b) {
+static bool overlap(const struct ov_unit *a, const struct ov_unit *b)
+{
     return a->ring_page < b->ring_page + b->pages && b->ring_page < a->ring_page + a->pages;
 }
 
-static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstream stream, struct ov_lane *lane) {
+static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstream stream, struct ov_lane *lane)
+{
     if (lane->seen >= unit->load) {
         return CUDA_SUCCESS;
     }
@@ -288,7 +310,8 @@ static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstrea
     return result;
 }
 
-enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch) {
+enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch)
+{
     struct ov_ring *ring = &engine->ring;
     for (unsigned i = 0; i < launch->units; i++) {
         for (unsigned j = 0; j < i; j++) {
@@ -323,7 +346,8 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
 }
 
 /* Remembers that the stream reads the unit up to this point. */
-static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t lane, CUstream stream) {
+static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t lane, CUstream stream)
+{
     uint32_t i = 0;
     while (i < unit->reader_count && unit->reader[i].lane != lane) {
         i++;
@@ -348,7 +372,8 @@ static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t
     return result;
 }
 
-void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch) {
+void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch)
+{
     struct ov_ring *ring = &engine->ring;
     struct ov_lane *lane = lane_of(ring, launch->stream);
     for (unsigned i = 0; i < launch->units; i++) {
@@ -364,7 +389,8 @@ void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch) {
 
 /* ---- leaving ---- */
 
-CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit) {
+CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit)
+{
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < unit->reader_count && result == CUDA_SUCCESS; i++) {
         result = ov_cu->cuEventSynchronize(unit->reader[i].event);
@@ -375,7 +401,8 @@ CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit) {
     return result;
 }
 
-static void set_edges(struct ov_ring *ring, const struct ov_unit *unit, uint32_t value) {
+static void set_edges(struct ov_ring *ring, const struct ov_unit *unit, uint32_t value)
+{
     for (uint32_t i = 0; i < ring->edge_count; i++) {
         if (ring->edge[i].begin >= unit->begin && ring->edge[i].end <= unit->end) {
             atomic_store_explicit(&ring->edge[i].unit, value, memory_order_relaxed);
@@ -383,7 +410,8 @@ static void set_edges(struct ov_ring *ring, const struct ov_unit *unit, uint32_t
     }
 }
 
-void ov_ring_add(struct ov_engine *engine, uint32_t index) {
+void ov_ring_add(struct ov_engine *engine, uint32_t index)
+{
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
     for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
@@ -397,7 +425,8 @@ void ov_ring_add(struct ov_engine *engine, uint32_t index) {
     ring->streamed_count++;
 }
 
-void ov_ring_remove(struct ov_engine *engine, uint32_t index) {
+void ov_ring_remove(struct ov_engine *engine, uint32_t index)
+{
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
     for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
@@ -414,7 +443,8 @@ void ov_ring_remove(struct ov_engine *engine, uint32_t index) {
     ring->streamed_count--;
 }
 
-void ov_ring_close(struct ov_engine *engine) {
+void ov_ring_close(struct ov_engine *engine)
+{
     struct ov_ring *ring = &engine->ring;
     (void)ov_ring_resize(engine, 0);
     ov_trace_destroy(&ring->trace);

@@ -2,21 +2,22 @@
  * ring.h - steady state: the units, and the device pages that streamed ones take turns in.
  *
  * A streamed unit has a fixed place in the ring; its arena pages are aliases of those ring pages, mapped read-only. The
- * ring's own window is the writable view that copies go through. A unit is *loaded* from the moment the copy of its master
- * is enqueued until another unit's copy into one of its pages is.
+ * ring's own window is the writable view that copies go through. A unit is *loaded* from the moment the copy of its
+ * master is enqueued until another unit's copy into one of its pages is.
  *
  * Order. Copies go on one side stream, in program order. A copy waits, on the device, for the events that were recorded
- * after the last launches that read the units it overwrites. A launch waits, on the device, for the event recorded after
- * the copy of each unit it reads, unless its stream has waited for that copy or a later one before (the side stream is in
- * order). A unit that a launch holds between begin and end is not overwritten by anybody.
+ * after the last launches that read the units it overwrites. A launch waits, on the device, for the event recorded
+ * after the copy of each unit it reads, unless its stream has waited for that copy or a later one before (the side
+ * stream is in order). A unit that a launch holds between begin and end is not overwritten by anybody.
  *
  * What comes next is the trace's business (trace.h). After each launch that used units, copies of expected units are
  * enqueued as far ahead as they do not overwrite a unit that is in use or expected earlier (the *window*).
  *
  * A touch that finds its unit not loaded is a miss: the copy is enqueued at once.
  *
- * Guarded by the engine's lock, except ov_unit_at, which reads atomics, and `holds`. Events and the stream belong to the
- * engine's context. Nothing here allocates in steady state: events come from a pool that is filled when a plan is made.
+ * Guarded by the engine's lock, except ov_unit_at, which reads atomics, and `holds`. Events and the stream belong to
+ * the engine's context. Nothing here allocates in steady state: events come from a pool that is filled when a plan is
+ * made.
  */
 #ifndef OV_RING_H
 #define OV_RING_H
@@ -38,40 +39,44 @@
 /* A stream that launches have used. */
 struct ov_lane {
     CUstream stream;
-    uint64_t thread;        /* of a per-thread stream, else 0 */
-    uint64_t seen;          /* number of the latest copy that it has waited for */
-    uint64_t id;            /* never reused, unlike handles and entries */
+    uint64_t thread; /* of a per-thread stream, else 0 */
+    uint64_t seen;   /* number of the latest copy that it has waited for */
+    uint64_t id;     /* never reused, unlike handles and entries */
 };
 
 struct ov_unit {
-    uint32_t first, pages;          /* of the arena */
+    uint32_t first, pages; /* of the arena */
     size_t bytes;
-    uint64_t begin, end;            /* addresses that touch it */
+    uint64_t begin, end; /* addresses that touch it */
     uint32_t ring_page;
-    uint8_t tier;                   /* enum ov_tier as it stands, not as planned */
+    uint8_t tier; /* enum ov_tier as it stands, not as planned */
     bool loaded;
-    bool timed;                     /* asked was recorded for this load */
+    bool timed; /* asked was recorded for this load */
     _Atomic uint32_t holds;
-    uint32_t pending;               /* touches in the window, and being the newest touched */
-    uint64_t load;                  /* number of the copy */
-    CUevent started, ready, asked;  /* of the copy; before a stream first waited for it */
+    uint32_t pending;              /* touches in the window, and being the newest touched */
+    uint64_t load;                 /* number of the copy */
+    CUevent started, ready, asked; /* of the copy; before a stream first waited for it */
     uint32_t reader_count;
-    struct { uint64_t lane; CUevent event; } reader[OV_READERS];   /* lane: its id */
+    struct {
+        uint64_t lane;
+        CUevent event;
+    } reader[OV_READERS]; /* lane: its id */
 };
 
 /* Part of a unit on a page that it shares with others. */
 struct ov_edge {
     uint64_t begin, end;
-    _Atomic uint32_t unit;          /* 1 + index, 0: not streamed now */
-    uint32_t next;                  /* 1 + index, 0: last */
+    _Atomic uint32_t unit; /* 1 + index, 0: not streamed now */
+    uint32_t next;         /* 1 + index, 0: last */
 };
 /* Special values of ov_arena.unit[]. */
-#define OV_UNIT_EDGE 0x80000000u    /* bit: the rest is 1 + index of an edge */
-#define OV_UNIT_COLD 0x7fffffffu    /* no unit, but host memory that nobody was expected to touch: the plan is outdated */
+#define OV_UNIT_EDGE 0x80000000u /* bit: the rest is 1 + index of an edge */
+#define OV_UNIT_COLD 0x7fffffffu /* no unit, but host memory that nobody was expected to touch: the plan is outdated \
+                                  */
 
 struct ov_ring_counts {
     uint64_t copied_bytes, copy_ns, copies, misses, stall_ns, waits;
-    uint64_t touches, jumps;        /* of earlier plans' traces */
+    uint64_t touches, jumps; /* of earlier plans' traces */
 };
 
 struct ov_ring {
@@ -82,25 +87,26 @@ struct ov_ring {
     uint32_t pages;
     CUmemGenericAllocationHandle *handle;
     CUdeviceptr window;
-    uint32_t *owner;                /* per ring page: 1 + unit */
+    uint32_t *owner; /* per ring page: 1 + unit */
     CUstream side;
     struct ov_trace trace;
-    uint32_t newest;                /* 1 + unit touched last */
-    uint32_t ahead[OV_WINDOW];      /* the window: circular */
+    uint32_t newest;           /* 1 + unit touched last */
+    uint32_t ahead[OV_WINDOW]; /* the window: circular */
     uint32_t ahead_first, ahead_count;
     uint64_t loads;
     struct ov_lane lane[OV_LANES];
     uint64_t last_lane;
-    CUevent *spare;                 /* event pool */
+    CUevent *spare; /* event pool */
     size_t spare_count, spare_room;
-    double link_bytes_per_s;        /* measured when the first plan was made */
+    double link_bytes_per_s; /* measured when the first plan was made */
     struct ov_ring_counts counts;
 };
 
 struct ov_engine;
 
 /* 1 + index of the streamed unit that an arena address touches, 0: none. */
-static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_ring *ring, uint64_t address) {
+static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_ring *ring, uint64_t address)
+{
     uint32_t unit = atomic_load_explicit(&arena->unit[ov_arena_page(arena, address)], memory_order_relaxed);
     if (__builtin_expect(unit & OV_UNIT_EDGE, 0)) {
         uint32_t at = unit & ~OV_UNIT_EDGE;
@@ -124,10 +130,10 @@ CUresult ov_ring_provide(struct ov_engine *engine);
 void ov_ring_warm(struct ov_engine *engine);
 
 enum ov_acquire {
-    OV_ACQUIRED,    /* launch->unit[] are held and visible on the stream */
-    OV_BUSY,        /* another thread's launch is in the way: unlock, yield, look again */
-    OV_CONFLICT,    /* these units cannot be in the ring together */
-    OV_REFUSED,     /* the driver refused */
+    OV_ACQUIRED, /* launch->unit[] are held and visible on the stream */
+    OV_BUSY,     /* another thread's launch is in the way: unlock, yield, look again */
+    OV_CONFLICT, /* these units cannot be in the ring together */
+    OV_REFUSED,  /* the driver refused */
 };
 enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch);
 void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch);

@@ -12,19 +12,25 @@
 
 extern char **environ;
 
-static void log_unknown(void *context, const char *text) {
+static void log_unknown(void *context, const char *text)
+{
     (void)context;
     ov_log(OV_LOG_WARN, "%s", text);
 }
 
-static void log_option(void *context, const char *text) {
+static void log_option(void *context, const char *text)
+{
     (void)context;
     ov_log(OV_LOG_DEBUG, "%s", text);
 }
 
-static const char *from_environment(const char *variable) { return getenv(variable); }
+static const char *from_environment(const char *variable)
+{
+    return getenv(variable);
+}
 
-void ov_runtime_attach(const struct ov_driver *driver, const char *missing) {
+void ov_runtime_attach(const struct ov_driver *driver, const char *missing)
+{
     static char error[2048];
     ov_cu = driver;
     if (!ov_options_load(&ov_opt, from_environment, error, sizeof error)) {
@@ -39,18 +45,23 @@ void ov_runtime_attach(const struct ov_driver *driver, const char *missing) {
         return;
     }
     if (missing != NULL) {
-        ov_log(OV_LOG_WARN, "the CUDA driver has no %s: overshot does nothing in this process (CUDA 12.0 or newer is needed)",
+        ov_log(OV_LOG_WARN,
+               "the CUDA driver has no %s: overshot does nothing in this process (CUDA 12.0 or newer is needed)",
                missing);
         return;
     }
     atomic_store(&ov_state, OV_IDLE);
 }
 
-void ov_runtime_forked(void) { atomic_store(&ov_state, OV_INERT); }
+void ov_runtime_forked(void)
+{
+    atomic_store(&ov_state, OV_INERT);
+}
 
 /* ---- streams and contexts ---- */
 
-void ov_stream_closing(CUstream stream) {
+void ov_stream_closing(CUstream stream)
+{
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL && engine->armed) {
@@ -61,7 +72,8 @@ void ov_stream_closing(CUstream stream) {
     }
 }
 
-static void forget_foreign(struct ov_engine *engine, CUcontext context) {
+static void forget_foreign(struct ov_engine *engine, CUcontext context)
+{
     pthread_mutex_lock(&engine->lock);
     for (int i = 0; i < OV_FOREIGN_CONTEXTS; i++) {
         if (engine->foreign[i] == context) {
@@ -71,7 +83,8 @@ static void forget_foreign(struct ov_engine *engine, CUcontext context) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-void ov_context_closing(CUcontext context, CUdevice device) {
+void ov_context_closing(CUcontext context, CUdevice device)
+{
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine == NULL) {
@@ -87,7 +100,8 @@ void ov_context_closing(CUcontext context, CUdevice device) {
     }
 }
 
-void ov_peer_enabled(CUcontext peer) {
+void ov_peer_enabled(CUcontext peer)
+{
     /* The current context may now read the peer's memory: its device gets access to the peer's pages. */
     CUdevice reader;
     struct ov_engine *owner = NULL;
@@ -110,7 +124,8 @@ void ov_peer_enabled(CUcontext peer) {
 
 /* ---- the end ---- */
 
-void ov_runtime_exit(void) {
+void ov_runtime_exit(void)
+{
     if (atomic_load(&ov_state) == OV_INERT) {
         return;
     }

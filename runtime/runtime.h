@@ -25,8 +25,8 @@
  *   - "begin" functions are called before the real function, "end" after it, always in pairs, on the same thread, with
  *     the same object, which lives on the wrapper's stack. Between them the wrapper makes exactly one driver call.
  *   - Functions named ov_mem_* replace the real call: they call the driver themselves and return what the program gets.
- *   - Streams are given in canonical form: a NULL stream of a `_ptsz`/`_ptds` entry is CU_STREAM_PER_THREAD, of any other
- *     entry CU_STREAM_LEGACY. Blocking copies name the stream their ABI implies.
+ *   - Streams are given in canonical form: a NULL stream of a `_ptsz`/`_ptds` entry is CU_STREAM_PER_THREAD, of any
+ * other entry CU_STREAM_LEGACY. Blocking copies name the stream their ABI implies.
  *   - Out-parameters are written on success only. Error codes are the driver's.
  *   - All functions are thread-safe and may be called on threads without a current context.
  */
@@ -40,8 +40,8 @@
 #include "driver.h"
 #include "thread.h"
 
-/* Life. attach: called once by the resolver, when the driver's table is complete; reads the options; sets ov_state. When
- * `missing` is not NULL a required function was not found (its name): the engine logs it once and stays inert. */
+/* Life. attach: called once by the resolver, when the driver's table is complete; reads the options; sets ov_state.
+ * When `missing` is not NULL a required function was not found (its name): the engine logs it once and stays inert. */
 void ov_runtime_attach(const struct ov_driver *driver, const char *missing);
 /* In the child of a fork: pass through for ever. Async-signal-safe. */
 void ov_runtime_forked(void);
@@ -69,16 +69,16 @@ void ov_handle_removed(CUmemGenericAllocationHandle handle);
 
 /* Copies and fills. A span is a range of addresses, device or host; rows > 1 is a pitched block. */
 struct ov_span {
-    CUdeviceptr address;    /* 0: no device side (arrays), nothing to do */
-    size_t bytes;           /* of one row */
+    CUdeviceptr address; /* 0: no device side (arrays), nothing to do */
+    size_t bytes;        /* of one row */
     size_t rows, pitch_bytes;
 };
 struct ov_copy {
-    struct ov_span dst, src;    /* src.address 0 for fills */
-    const void *host_source;    /* payload when the source is host memory, else NULL */
-    CUstream stream;            /* canonical */
-    bool gated;                 /* private to the engine: end has to leave the gate */
-    CUresult refused;           /* set by begin: not CUDA_SUCCESS, and the wrapper returns it in place of the driver's call */
+    struct ov_span dst, src; /* src.address 0 for fills */
+    const void *host_source; /* payload when the source is host memory, else NULL */
+    CUstream stream;         /* canonical */
+    bool gated;              /* private to the engine: end has to leave the gate */
+    CUresult refused; /* set by begin: not CUDA_SUCCESS, and the wrapper returns it in place of the driver's call */
 };
 void ov_copy_begin(struct ov_copy *copy);
 void ov_copy_end(struct ov_copy *copy, CUresult result);
@@ -92,15 +92,16 @@ struct ov_watch;
 /* Launches. `extra` as in cuLaunchKernel; cooperative and Ex forms come here too. begin: CUDA_SUCCESS, or an error that
  * the wrapper returns without launching (end is then not called). */
 struct ov_launch {
-    CUfunction function;        /* may be a CUkernel */
-    CUstream stream;            /* canonical */
+    CUfunction function; /* may be a CUkernel */
+    CUstream stream;     /* canonical */
     void **params, **extra;
-    bool opaque;                /* parameters cannot be seen (legacy cuParamSet launches) */
-    bool programmatic;          /* may start before its predecessor ends (programmatic stream serialization attribute) */
-    /* Private to the engine; filled by begin. A launch that touches more units than fit here gets none of them streamed. */
-    struct ov_engine *engine;   /* NULL: end has nothing to do but leave the gate */
+    bool opaque;       /* parameters cannot be seen (legacy cuParamSet launches) */
+    bool programmatic; /* may start before its predecessor ends (programmatic stream serialization attribute) */
+    /* Private to the engine; filled by begin. A launch that touches more units than fit here gets none of them
+     * streamed. */
+    struct ov_engine *engine; /* NULL: end has nothing to do but leave the gate */
     struct ov_kernel *kernel;
-    struct ov_watch *watch;     /* what is compared after the launch (watch.h), mostly NULL */
+    struct ov_watch *watch; /* what is compared after the launch (watch.h), mostly NULL */
     unsigned units;
     uint32_t unit[OV_LAUNCH_UNITS]; /* held in the ring until end */
 };
@@ -116,19 +117,21 @@ void ov_module_unloading(CUmodule module);
 void ov_library_unloading(CUlibrary library);
 
 /* Streams, contexts, quiet points. */
-void ov_stream_closing(CUstream stream);                        /* before cuStreamDestroy */
-void ov_context_closing(CUcontext context, CUdevice device);    /* before destroy/reset; context NULL: the device's primary */
-void ov_peer_enabled(CUcontext peer);                           /* after cuCtxEnablePeerAccess succeeded */
-void ov_quiet_point(void);  /* after a call in which the program waited for the GPU: sync functions, blocking D2H copies */
+void ov_stream_closing(CUstream stream); /* before cuStreamDestroy */
+void ov_context_closing(CUcontext context,
+                        CUdevice device); /* before destroy/reset; context NULL: the device's primary */
+void ov_peer_enabled(CUcontext peer);     /* after cuCtxEnablePeerAccess succeeded */
+void ov_quiet_point(
+    void); /* after a call in which the program waited for the GPU: sync functions, blocking D2H copies */
 
 /* Captures and graphs. */
-void ov_capture_began(CUstream stream);                         /* after success */
-void ov_capture_ended(CUstream stream);                         /* after cuStreamEndCapture, whatever its result */
+void ov_capture_began(CUstream stream); /* after success */
+void ov_capture_ended(CUstream stream); /* after cuStreamEndCapture, whatever its result */
 /* Not CUDA_SUCCESS: what the graph touches could not be taken out of the ring; the wrapper returns it. */
-CUresult ov_graph_instantiating(CUgraph graph);                     /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
-void ov_graph_launching(CUgraphExec exec, CUstream stream);     /* before cuGraphLaunch */
-CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params);       /* before cuGraphExecKernelNodeSetParams (v2) */
-CUresult ov_graph_copy_params(const struct ov_copy *copy);          /* before cuGraphExecMemcpy/MemsetNodeSetParams */
-void ov_graph_opaque(const char *what);                         /* a graph form we cannot look into: nothing is streamed any more */
+CUresult ov_graph_instantiating(CUgraph graph); /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
+void ov_graph_launching(CUgraphExec exec, CUstream stream);           /* before cuGraphLaunch */
+CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params); /* before cuGraphExecKernelNodeSetParams (v2) */
+CUresult ov_graph_copy_params(const struct ov_copy *copy);            /* before cuGraphExecMemcpy/MemsetNodeSetParams */
+void ov_graph_opaque(const char *what); /* a graph form we cannot look into: nothing is streamed any more */
 
 #endif

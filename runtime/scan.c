@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static inline void test(struct ov_touches *touches, uint64_t word, uint32_t slot) {
+static inline void test(struct ov_touches *touches, uint64_t word, uint32_t slot)
+{
     if (__builtin_expect(ov_arena_has(word), 0)) {
         if (touches->count < OV_TOUCHES) {
             touches->item[touches->count++] = (struct ov_touch){word, slot};
@@ -12,7 +13,8 @@ static inline void test(struct ov_touches *touches, uint64_t word, uint32_t slot
     }
 }
 
-static void scan_buffer(const void *buffer, size_t bytes, struct ov_touches *touches) {
+static void scan_buffer(const void *buffer, size_t bytes, struct ov_touches *touches)
+{
     const char *at = buffer;
     for (size_t offset = 0; offset + 8 <= bytes; offset += 8) {
         uint64_t word;
@@ -21,9 +23,10 @@ static void scan_buffer(const void *buffer, size_t bytes, struct ov_touches *tou
     }
 }
 
-/* The list is pairs of a key and a value, ended by CU_LAUNCH_PARAM_END. False: a key from the future, what follows cannot
- * be told apart. */
-static bool find_buffer(void *const *extra, const void **buffer, size_t *bytes) {
+/* The list is pairs of a key and a value, ended by CU_LAUNCH_PARAM_END. False: a key from the future, what follows
+ * cannot be told apart. */
+static bool find_buffer(void *const *extra, const void **buffer, size_t *bytes)
+{
     *buffer = NULL;
     *bytes = 0;
     for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
@@ -38,7 +41,8 @@ static bool find_buffer(void *const *extra, const void **buffer, size_t *bytes) 
     return true;
 }
 
-void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, struct ov_touches *touches) {
+void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, struct ov_touches *touches)
+{
     touches->count = 0;
     touches->incomplete = launch->opaque;
     if (launch->extra != NULL) {
@@ -64,12 +68,14 @@ void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, str
 }
 
 void ov_scan_words(const struct ov_kernel *kernel, const struct ov_launch *launch,
-                   void (*each)(void *context, uint64_t word, uint32_t slot), void *context) {
+                   void (*each)(void *context, uint64_t word, uint32_t slot), void *context)
+{
     const void *buffer;
     size_t bytes;
     uint64_t value;
     if (launch->extra != NULL) {
-        for (size_t offset = 0; find_buffer(launch->extra, &buffer, &bytes) && buffer != NULL && offset + 8 <= bytes; offset += 8) {
+        for (size_t offset = 0; find_buffer(launch->extra, &buffer, &bytes) && buffer != NULL && offset + 8 <= bytes;
+             offset += 8) {
             memcpy(&value, (const char *)buffer + offset, sizeof value);
             each(context, value, (uint32_t)(offset / 8));
         }

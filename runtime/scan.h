@@ -13,11 +13,14 @@
 
 #define OV_TOUCHES 64
 
-struct ov_touch { uint64_t address; uint32_t slot; };
+struct ov_touch {
+    uint64_t address;
+    uint32_t slot;
+};
 
 struct ov_touches {
     unsigned count;
-    bool incomplete;    /* more than fit, or parameters that cannot be seen */
+    bool incomplete; /* more than fit, or parameters that cannot be seen */
     struct ov_touch item[OV_TOUCHES];
 };
 

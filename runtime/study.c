@@ -20,17 +20,21 @@
 struct study {
     struct ov_engine *engine;
     struct ov_runs runs;
-    struct ov_log_entry *entry;     /* the log of this discovery, in order; stale entries left out */
+    struct ov_log_entry *entry; /* the log of this discovery, in order; stale entries left out */
     size_t count;
-    uint64_t *place;                /* of each entry in the log */
-    uint32_t *run;                  /* of each entry: 1 + index, 0: none */
-    struct { uint64_t address; uint32_t times; } *exact;    /* addresses touched while their memory was stable, ascending */
+    uint64_t *place; /* of each entry in the log */
+    uint32_t *run;   /* of each entry: 1 + index, 0: none */
+    struct {
+        uint64_t address;
+        uint32_t times;
+    } * exact; /* addresses touched while their memory was stable, ascending */
     size_t exact_count;
 };
 
 /* ---- reading the log ---- */
 
-static bool load_log(struct study *study) {
+static bool load_log(struct study *study)
+{
     const struct ov_learn *learn = &study->engine->learn;
     uint64_t from = learn->start;
     if (learn->head > OV_LOG_ENTRIES && from < learn->head - OV_LOG_ENTRIES) {
@@ -54,12 +58,14 @@ static bool load_log(struct study *study) {
     return true;
 }
 
-static int compare_addresses(const void *a, const void *b) {
+static int compare_addresses(const void *a, const void *b)
+{
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
 }
 
-static bool count_addresses(struct study *study) {
+static bool count_addresses(struct study *study)
+{
     uint64_t *all = calloc(study->count + 1, sizeof *all);
     study->exact = calloc(study->count + 1, sizeof *study->exact);
     if (all == NULL || study->exact == NULL) {
@@ -89,7 +95,8 @@ static bool count_addresses(struct study *study) {
 }
 
 /* Index of the first touched address >= address. */
-static size_t exact_from(const struct study *study, uint64_t address) {
+static size_t exact_from(const struct study *study, uint64_t address)
+{
     size_t low = 0, high = study->exact_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -102,12 +109,14 @@ static size_t exact_from(const struct study *study, uint64_t address) {
     return low;
 }
 
-static uint32_t times_touched(const struct study *study, uint64_t address) {
+static uint32_t times_touched(const struct study *study, uint64_t address)
+{
     size_t i = exact_from(study, address);
     return i < study->exact_count && study->exact[i].address == address ? study->exact[i].times : 0;
 }
 
-static bool touched_inside(const struct study *study, uint64_t begin, uint64_t end) {
+static bool touched_inside(const struct study *study, uint64_t begin, uint64_t end)
+{
     size_t i = exact_from(study, begin);
     return i < study->exact_count && study->exact[i].address < end;
 }
@@ -115,7 +124,8 @@ static bool touched_inside(const struct study *study, uint64_t begin, uint64_t e
 /* ---- runs ---- */
 
 /* Edges are (offset, began) pairs, ascending. */
-static bool boundary_trusted(const struct study *study, const struct ov_alloc *alloc, uint32_t edge) {
+static bool boundary_trusted(const struct study *study, const struct ov_alloc *alloc, uint32_t edge)
+{
     if ((alloc->edge[edge] & 1) == 0) {
         return false;
     }
@@ -132,7 +142,8 @@ static bool boundary_trusted(const struct study *study, const struct ov_alloc *a
                         (ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2);
 }
 
-static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end) {
+static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end)
+{
     const struct ov_engine *engine = study->engine;
     uint64_t base = ov_page_address(&engine->arena, alloc->first);
     uint64_t limit = base + ((uint64_t)alloc->pages << OV_PAGE_SHIFT);
@@ -144,8 +155,11 @@ static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t 
     if (from >= to || !touched_inside(study, begin, end)) {
         return true;
     }
-    struct ov_run run = {.begin = begin, .end = end, .first = ov_arena_page(&engine->arena, from),
-                         .pages = (uint32_t)((to - from) >> OV_PAGE_SHIFT), .ordinal = alloc->ordinal};
+    struct ov_run run = {.begin = begin,
+                         .end = end,
+                         .first = ov_arena_page(&engine->arena, from),
+                         .pages = (uint32_t)((to - from) >> OV_PAGE_SHIFT),
+                         .ordinal = alloc->ordinal};
     if (((size_t)run.pages << OV_PAGE_SHIFT) < ov_opt.min_unit_bytes) {
         return true;
     }
@@ -172,13 +186,15 @@ static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t 
 
 /* Whether a run that began at `begin` is worth ending at `at`. Tensors of less than a few pages stay together: the page
  * that two runs share can only be resident, and runs that are used one after the other lose nothing by being one. */
-static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t at) {
+static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t at)
+{
     uint64_t least = alloc->pages / 16 < 2 ? 2 : alloc->pages / 16 < 8 ? alloc->pages / 16 : 8;
     bool aligned = ((begin | at) & (OV_PAGE_BYTES - 1)) == 0;
     return at - begin >= (aligned ? ov_opt.min_unit_bytes : least << OV_PAGE_SHIFT);
 }
 
-static bool form_alloc(struct study *study, const struct ov_alloc *alloc) {
+static bool form_alloc(struct study *study, const struct ov_alloc *alloc)
+{
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
     uint64_t begin = base;
     for (uint32_t i = 0; i < alloc->edge_count; i++) {
@@ -195,7 +211,8 @@ static bool form_alloc(struct study *study, const struct ov_alloc *alloc) {
 }
 
 /* Units of an earlier plan that this discovery did not see at work are kept as they are, if they still stand. */
-static bool keep_old(struct study *study, const struct ov_alloc *alloc) {
+static bool keep_old(struct study *study, const struct ov_alloc *alloc)
+{
     const struct ov_runs *old = &study->engine->learn.runs;
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
     for (uint32_t i = 0; i < old->count; i++) {
@@ -207,7 +224,8 @@ static bool keep_old(struct study *study, const struct ov_alloc *alloc) {
             for (uint32_t p = run->first; p < run->first + run->pages && stands; p++) {
                 const struct ov_memo *memo = &study->engine->learn.memo[p];
                 copy.marks |= memo->marks;
-                stands = study->engine->arena.page[p].backing == OV_RING || (memo->hashed && memo->since < study->engine->learn.start);
+                stands = study->engine->arena.page[p].backing == OV_RING ||
+                         (memo->hashed && memo->since < study->engine->learn.start);
             }
             if (stands) {
                 if (study->runs.count == study->runs.room) {
@@ -226,12 +244,14 @@ static bool keep_old(struct study *study, const struct ov_alloc *alloc) {
     return true;
 }
 
-static int compare_runs(const void *a, const void *b) {
+static int compare_runs(const void *a, const void *b)
+{
     const struct ov_run *x = a, *y = b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-static bool form_runs(struct study *study) {
+static bool form_runs(struct study *study)
+{
     const struct ov_allocs *allocs = &study->engine->allocs;
     for (uint32_t i = 0; i < allocs->count; i++) {
         const struct ov_alloc *alloc = &allocs->item[i];
@@ -249,7 +269,8 @@ static bool form_runs(struct study *study) {
 }
 
 /* 1 + index of the run that holds the address. */
-static uint32_t run_at(const struct ov_runs *runs, uint64_t address) {
+static uint32_t run_at(const struct ov_runs *runs, uint64_t address)
+{
     uint32_t low = 0, high = runs->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
@@ -262,7 +283,8 @@ static uint32_t run_at(const struct ov_runs *runs, uint64_t address) {
     return low < runs->count && runs->item[low].begin <= address ? low + 1 : 0;
 }
 
-static uint64_t run_since(const struct study *study, const struct ov_run *run) {
+static uint64_t run_since(const struct study *study, const struct ov_run *run)
+{
     uint64_t since = 0;
     for (uint32_t p = run->first; p < run->first + run->pages; p++) {
         uint64_t page_since = study->engine->learn.memo[p].since;
@@ -273,13 +295,15 @@ static uint64_t run_since(const struct study *study, const struct ov_run *run) {
 
 /* ---- what follows from the runs ---- */
 
-static bool ambiguous(const struct ov_log_entry *entry) {
+static bool ambiguous(const struct ov_log_entry *entry)
+{
     const struct ov_kernel *kernel = entry->kernel;
     return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
 }
 
 /* A slot that was looked at often enough, and did not write while another slot of its kernel did. */
-static bool reads_only(const struct ov_kernel *kernel, uint32_t slot) {
+static bool reads_only(const struct ov_kernel *kernel, uint32_t slot)
+{
     if (kernel == NULL) {
         return false;
     }
@@ -289,7 +313,8 @@ static bool reads_only(const struct ov_kernel *kernel, uint32_t slot) {
     return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
 }
 
-static bool filled_by_copies(const struct study *study, const struct ov_run *run) {
+static bool filled_by_copies(const struct study *study, const struct ov_run *run)
+{
     const struct ov_alloc *alloc = ov_alloc_of(study->engine, run->first);
     uint64_t uploaded = 0;
     uint64_t begin = ov_page_address(&study->engine->arena, run->first);
@@ -302,14 +327,16 @@ static bool filled_by_copies(const struct study *study, const struct ov_run *run
     return uploaded * 10 >= (end - begin) * 9;
 }
 
-static void find_runs(struct study *study) {
+static void find_runs(struct study *study)
+{
     for (size_t i = 0; i < study->count; i++) {
         study->run[i] = run_at(&study->runs, study->entry[i].address);
     }
 }
 
 /* Drops runs that somebody may write. */
-static bool keep_innocent(struct study *study) {
+static bool keep_innocent(struct study *study)
+{
     enum { FILLED = 1, WRITTEN = 2, DOUBTED = 4 };
     uint8_t *what = calloc(study->runs.count + 1, 1);
     uint64_t *since = calloc(study->runs.count + 1, sizeof *since);
@@ -345,7 +372,8 @@ static bool keep_innocent(struct study *study) {
 }
 
 /* Says of pairs whether they read, and puts marks on runs. */
-static bool judge_pairs(struct study *study) {
+static bool judge_pairs(struct study *study)
+{
     uint64_t *since = calloc(study->runs.count + 1, sizeof *since);
     if (since == NULL) {
         return false;
@@ -384,7 +412,8 @@ static bool judge_pairs(struct study *study) {
     return true;
 }
 
-static void mark_hidden(struct study *study) {
+static void mark_hidden(struct study *study)
+{
     for (uint32_t i = 0; i < study->runs.count; i++) {
         struct ov_run *run = &study->runs.item[i];
         uint32_t begin = ov_arena_page(&study->engine->arena, run->begin);
@@ -398,7 +427,8 @@ static void mark_hidden(struct study *study) {
 }
 
 /* What was only caught by surprise, and is found stable again, gets another chance: not for ever. */
-static void forgive(struct ov_engine *engine, struct ov_run *run) {
+static void forgive(struct ov_engine *engine, struct ov_run *run)
+{
     const uint8_t forgivable = OV_MARK_WRITTEN | OV_MARK_COPIED | OV_MARK_CROWDED;
     uint8_t strikes = 0;
     for (uint32_t p = run->first; p < run->first + run->pages; p++) {
@@ -412,7 +442,8 @@ static void forgive(struct ov_engine *engine, struct ov_run *run) {
     }
 }
 
-static void settle_marks(struct study *study) {
+static void settle_marks(struct study *study)
+{
     for (uint32_t i = 0; i < study->runs.count; i++) {
         struct ov_run *run = &study->runs.item[i];
         for (uint32_t p = run->first; p < run->first + run->pages; p++) {
@@ -427,9 +458,11 @@ static void settle_marks(struct study *study) {
 }
 
 /* Pages that may not be streamed, by reason. */
-static void log_marks(const struct study *study) {
-    static const char *const reason[] = {"address found in memory", "ambiguous slot", "used by a graph", "copied", "written",
-                                         "used by another context", "used with too many others"};
+static void log_marks(const struct study *study)
+{
+    static const char *const reason[] = {
+        "address found in memory", "ambiguous slot",           "used by a graph", "copied", "written",
+        "used by another context", "used with too many others"};
     for (unsigned bit = 0; bit < sizeof reason / sizeof reason[0]; bit++) {
         size_t pages = 0;
         for (uint32_t i = 0; i < study->runs.count; i++) {
@@ -442,9 +475,10 @@ static void log_marks(const struct study *study) {
     }
 }
 
-/* A repetition at the end of the log may be a part of a pass (micro-batches go through the last layer again and again): a
- * cycle holds nearly all units that are used. */
-static bool holds_most(const uint32_t *sequence, size_t length, size_t period, uint32_t runs) {
+/* A repetition at the end of the log may be a part of a pass (micro-batches go through the last layer again and again):
+ * a cycle holds nearly all units that are used. */
+static bool holds_most(const uint32_t *sequence, size_t length, size_t period, uint32_t runs)
+{
     uint8_t *seen = calloc((size_t)runs + 1, 1);
     size_t all = 0, inside = 0;
     for (size_t i = 0; seen != NULL && i < length; i++) {
@@ -458,7 +492,8 @@ static bool holds_most(const uint32_t *sequence, size_t length, size_t period, u
 }
 
 /* The sequence of runs, without repeats, and the groups that launches use together. */
-static bool form_order(struct study *study) {
+static bool form_order(struct study *study)
+{
     struct ov_runs *runs = &study->runs;
     uint32_t *sequence = calloc(study->count + 1, sizeof *sequence);
     runs->group = calloc(study->count + 1, sizeof *runs->group);
@@ -499,12 +534,14 @@ static bool form_order(struct study *study) {
     return true;
 }
 
-static void look_outside(void *context, CUdeviceptr address, size_t bytes) {
+static void look_outside(void *context, CUdeviceptr address, size_t bytes)
+{
     struct ov_page_digest digest;
     (void)ov_inspect_range(context, address, bytes, &digest);
 }
 
-static void end_study(struct study *study) {
+static void end_study(struct study *study)
+{
     free(study->entry);
     free(study->place);
     free(study->run);
@@ -512,7 +549,8 @@ static void end_study(struct study *study) {
     ov_runs_free(&study->runs);
 }
 
-bool ov_learn_study(struct ov_engine *engine) {
+bool ov_learn_study(struct ov_engine *engine)
+{
     struct ov_learn *learn = &engine->learn;
     struct study study = {.engine = engine};
     learn->attempts++;

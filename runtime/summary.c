@@ -4,7 +4,8 @@
 #include "log.h"
 
 /* Not through the log: the user asked for this line, whatever the level. */
-void ov_summary_print(const struct ov_engine *engine) {
+void ov_summary_print(const struct ov_engine *engine)
+{
     if (!ov_opt.summary) {
         return;
     }
@@ -16,17 +17,17 @@ void ov_summary_print(const struct ov_engine *engine) {
     unsigned long long touches = counts->touches + ring->trace.touches;
     unsigned long long cycles = engine->last_plan.units > 0 ? touches / engine->last_plan.units : 0;
     if (!engine->armed) {
-        ov_log(OV_LOG_ALWAYS, "device %d: all of %zu MiB fitted the budget of %zu MiB: nothing was moved", engine->device,
-                       engine->ledger.peak_bytes >> 20, engine->ledger.budget_bytes >> 20);
+        ov_log(OV_LOG_ALWAYS, "device %d: all of %zu MiB fitted the budget of %zu MiB: nothing was moved",
+               engine->device, engine->ledger.peak_bytes >> 20, engine->ledger.budget_bytes >> 20);
         return;
     }
-    ov_log(OV_LOG_ALWAYS, "device %d: weights %llu MiB: %llu resident, %llu streamed, %llu host-mapped; ring %zu MiB; peak %zu of %zu "
-                   "MiB budget, host %zu MiB; %u plans, %llu cycles; %.2f GB/s of %.2f GB/s link (%.1f %%); stalled %.1f ms, "
-                   "%llu copies, %llu misses",
-                   engine->device, resident + streamed + host, resident, streamed, host, engine->last_plan.ring * 2, engine->ledger.peak_bytes >> 20,
-                   engine->ledger.budget_bytes >> 20, engine->ledger.host_peak_bytes >> 20, engine->plans,
-                   cycles, rate,
-                   ring->link_bytes_per_s * 1e-9,
-                   ring->link_bytes_per_s > 0 ? 100 * rate * 1e9 / ring->link_bytes_per_s : 0.0,
-                   (double)counts->stall_ns * 1e-6, (unsigned long long)counts->copies, (unsigned long long)counts->misses);
+    ov_log(OV_LOG_ALWAYS,
+           "device %d: weights %llu MiB: %llu resident, %llu streamed, %llu host-mapped; ring %zu MiB; peak %zu of %zu "
+           "MiB budget, host %zu MiB; %u plans, %llu cycles; %.2f GB/s of %.2f GB/s link (%.1f %%); stalled %.1f ms, "
+           "%llu copies, %llu misses",
+           engine->device, resident + streamed + host, resident, streamed, host, engine->last_plan.ring * 2,
+           engine->ledger.peak_bytes >> 20, engine->ledger.budget_bytes >> 20, engine->ledger.host_peak_bytes >> 20,
+           engine->plans, cycles, rate, ring->link_bytes_per_s * 1e-9,
+           ring->link_bytes_per_s > 0 ? 100 * rate * 1e9 / ring->link_bytes_per_s : 0.0,
+           (double)counts->stall_ns * 1e-6, (unsigned long long)counts->copies, (unsigned long long)counts->misses);
 }

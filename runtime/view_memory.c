@@ -9,7 +9,8 @@
  * the real total. What the program has allocated, wherever it is, is used. So free never rises without a free, shrinks
  * to zero as memory is filled, and free + used is never more than the total.
  */
-CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
+CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes)
+{
     size_t real_free = 0, real_total = 0;
     CUresult result = ov_cu->cuMemGetInfo_v2(&real_free, &real_total);
     struct ov_engine *engine = result == CUDA_SUCCESS ? ov_engine_here() : NULL;
@@ -38,7 +39,8 @@ CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes) {
 }
 
 /* The allocation that holds an address: false, if it is none of ours. */
-static bool find(CUdeviceptr address, struct ov_engine **engine, struct ov_alloc *copy) {
+static bool find(CUdeviceptr address, struct ov_engine **engine, struct ov_alloc *copy)
+{
     bool found = false;
     *engine = ov_engine_of(address);
     if (*engine != NULL) {
@@ -53,7 +55,8 @@ static bool find(CUdeviceptr address, struct ov_engine **engine, struct ov_alloc
     return found;
 }
 
-CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
+CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
     struct ov_engine *engine;
     struct ov_alloc alloc;
     if (!find(address, &engine, &alloc)) {
@@ -72,7 +75,9 @@ CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr 
  * Mapped memory answers some questions otherwise than allocated memory would: its kind follows the page behind it, its
  * range is one mapping, it has no context. Those are answered here, in place of the driver, all others by the driver.
  */
-static bool answer(const struct ov_engine *engine, const struct ov_alloc *alloc, CUpointer_attribute attribute, void *value) {
+static bool answer(const struct ov_engine *engine, const struct ov_alloc *alloc, CUpointer_attribute attribute,
+                   void *value)
+{
     CUdeviceptr base = ov_page_address(&engine->arena, alloc->first);
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -98,7 +103,8 @@ static bool answer(const struct ov_engine *engine, const struct ov_alloc *alloc,
     }
 }
 
-CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address) {
+CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
     struct ov_engine *engine;
     struct ov_alloc alloc;
     if (value != NULL && find(address, &engine, &alloc) && answer(engine, &alloc, attribute, value)) {
@@ -107,7 +113,8 @@ CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CU
     return ov_cu->cuPointerGetAttribute(value, attribute, address);
 }
 
-CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address) {
+CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address)
+{
     struct ov_engine *engine;
     struct ov_alloc alloc;
     CUresult result = ov_cu->cuPointerGetAttributes(count, attribute, values, address);

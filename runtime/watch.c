@@ -10,9 +10,10 @@
 /* How much is looked at from an address on: an output is written from its start, a table of pointers lies near it. */
 #define REGION_BYTES ((uint64_t)256 << 20)
 
-/* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation, or the
- * first page in the ring, which nobody writes. */
-static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *touches, uint64_t begin) {
+/* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation,
+ * or the first page in the ring, which nobody writes. */
+static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *touches, uint64_t begin)
+{
     uint32_t page = ov_arena_page(&engine->arena, begin);
     const struct ov_alloc *alloc = ov_alloc_of(engine, page);
     if (alloc == NULL) {
@@ -34,7 +35,8 @@ static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *to
 }
 
 static CUresult digest_touches(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash,
-                               uint64_t *addresses) {
+                               uint64_t *addresses)
+{
     CUresult result = CUDA_SUCCESS;
     for (unsigned i = 0; i < touches->count && result == CUDA_SUCCESS; i++) {
         uint64_t begin = (touches->item[i].address + 7) & ~(uint64_t)7;
@@ -53,9 +55,13 @@ static CUresult digest_touches(struct ov_engine *engine, const struct ov_touches
     return result;
 }
 
-struct others_sum { struct ov_engine *engine; uint64_t sum; };
+struct others_sum {
+    struct ov_engine *engine;
+    uint64_t sum;
+};
 
-static void digest_other(void *context, CUdeviceptr address, size_t bytes) {
+static void digest_other(void *context, CUdeviceptr address, size_t bytes)
+{
     struct others_sum *others = context;
     struct ov_page_digest digest;
     if (ov_inspect_range(others->engine, address, bytes, &digest) == CUDA_SUCCESS) {
@@ -64,7 +70,9 @@ static void digest_other(void *context, CUdeviceptr address, size_t bytes) {
 }
 
 /* The launch's memory in the arena, and all small memory, which a kernel may reach by addresses that are not tested. */
-static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash, uint64_t *sum) {
+static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash,
+                           uint64_t *sum)
+{
     struct others_sum others = {engine, 0};
     ov_others_each(engine, digest_other, &others);
     *sum = others.sum;
@@ -72,7 +80,8 @@ static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *to
 }
 
 /* Slots whose memory changed write it. */
-static void judge_outputs(struct ov_kernel *kernel, const struct ov_watch *watch, const struct ov_hash *after) {
+static void judge_outputs(struct ov_kernel *kernel, const struct ov_watch *watch, const struct ov_hash *after)
+{
     for (unsigned i = 0; i < watch->touches.count && kernel != NULL; i++) {
         if (memcmp(&after[i], &watch->before[i], sizeof after[i]) != 0) {
             ov_slot_set(kernel, watch->touches.item[i].slot, OV_SLOT_WRITER);
@@ -81,7 +90,8 @@ static void judge_outputs(struct ov_kernel *kernel, const struct ov_watch *watch
     }
 }
 
-static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark mark) {
+static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark mark)
+{
     const struct ov_unit *unit = &engine->ring.unit[index];
     struct ov_alloc *alloc = ov_alloc_of(engine, unit->first);
     for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
@@ -96,7 +106,8 @@ static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark
 }
 
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units) {
+                                unsigned units)
+{
     struct ov_watch *watch = calloc(1, sizeof *watch);
     CUresult result = watch != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (watch != NULL) {
@@ -123,21 +134,25 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
 }
 
 /* Whether the unit's master still is what it was when it was taken. */
-static bool unchanged(struct ov_engine *engine, const struct ov_unit *unit) {
+static bool unchanged(struct ov_engine *engine, const struct ov_unit *unit)
+{
     struct ov_page_digest digest[64];
     bool same = true;
     for (uint32_t done = 0; done < unit->pages && same; done += 64) {
         uint32_t batch = unit->pages - done < 64 ? unit->pages - done : 64;
-        same = ov_inspect_pages(engine, ov_page_address(&engine->arena, unit->first + done), batch, digest) == CUDA_SUCCESS;
+        same = ov_inspect_pages(engine, ov_page_address(&engine->arena, unit->first + done), batch, digest) ==
+               CUDA_SUCCESS;
         for (uint32_t p = 0; p < batch && same; p++) {
-            same = memcmp(&digest[p].hash, &engine->learn.memo[unit->first + done + p].hash, sizeof digest[p].hash) == 0;
+            same =
+                memcmp(&digest[p].hash, &engine->learn.memo[unit->first + done + p].hash, sizeof digest[p].hash) == 0;
         }
     }
     return same;
 }
 
-static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_touches *touches, uint32_t unit,
-                      enum ov_slot_state state) {
+static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_touches *touches,
+                      uint32_t unit, enum ov_slot_state state)
+{
     const struct ov_unit *of = &engine->ring.unit[unit];
     for (unsigned i = 0; i < touches->count && kernel != NULL; i++) {
         if (touches->item[i].address >= of->begin && touches->item[i].address < of->end &&
@@ -147,7 +162,8 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
-void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch) {
+void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch)
+{
     struct ov_exclusive section;
     uint64_t addresses = 0;
     (void)ov_exclusive_begin(engine, &section);

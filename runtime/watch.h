@@ -2,14 +2,13 @@
  * watch.h - launches of kernels that are not known well enough, compared before and after.
  *
  * Three questions are asked of a (kernel, slot) pair:
- *   does it write?   Asked when an unknown pair touches a streamed unit. The unit becomes its host master, writable, for
- *                    this launch. Unchanged afterwards: the pair is a reader and the unit goes back. Changed: a writer,
- *                    the master is what the program wrote, and the unit stays in host memory.
- *   is it an output? Asked of the first launches of each kernel in discovery: the memory from the address on, up to the
- *                    next address of the same launch, is hashed before and after. Changed: a writer.
- *   does it emit?    Asked of the first launches of each kernel in discovery, and of every launch of the first kind: are
- *                    there other arena addresses in the memory it reached than before? Then it computes pointers, and
- *                    what it takes can be reached by others who do not name it: never streamed.
+ *   does it write?   Asked when an unknown pair touches a streamed unit. The unit becomes its host master, writable,
+ * for this launch. Unchanged afterwards: the pair is a reader and the unit goes back. Changed: a writer, the master is
+ * what the program wrote, and the unit stays in host memory. is it an output? Asked of the first launches of each
+ * kernel in discovery: the memory from the address on, up to the next address of the same launch, is hashed before and
+ * after. Changed: a writer. does it emit?    Asked of the first launches of each kernel in discovery, and of every
+ * launch of the first kind: are there other arena addresses in the memory it reached than before? Then it computes
+ * pointers, and what it takes can be reached by others who do not name it: never streamed.
  *
  * A watched launch waits for the device twice; there are few. All functions but ov_watch_end need an exclusive section.
  */
@@ -29,8 +28,8 @@ struct ov_watch {
     struct ov_touches touches;
     uint32_t unit[OV_LAUNCH_UNITS]; /* on trial */
     unsigned units;
-    struct ov_hash before[OV_TOUCHES];  /* of what each touch reaches */
-    uint64_t addresses;             /* digest before the launch */
+    struct ov_hash before[OV_TOUCHES]; /* of what each touch reaches */
+    uint64_t addresses;                /* digest before the launch */
 };
 
 struct ov_engine;

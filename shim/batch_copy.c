@@ -112,18 +112,18 @@ static size_t readable(size_t count, const void *a, const void *b, const void *c
 }
 
 /* Refused before anything was done: what the driver itself answers when host memory runs out. */
-#define BATCH_BODY(name, params, args, count_, describe_call) \
-    CUresult ov_body_##name params                            \
-    {                                                         \
-        struct batch batch;                                   \
-        if (!batch_open(&batch, count_)) {                    \
-            return CUDA_ERROR_OUT_OF_MEMORY;                  \
-        }                                                     \
-        describe_call;                                        \
-        const CUresult refused = batch_begin(&batch);         \
+#define BATCH_BODY(name, params, args, count_, describe_call)                            \
+    CUresult ov_body_##name params                                                       \
+    {                                                                                    \
+        struct batch batch;                                                              \
+        if (!batch_open(&batch, count_)) {                                               \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                             \
+        }                                                                                \
+        describe_call;                                                                   \
+        const CUresult refused = batch_begin(&batch);                                    \
         const CUresult result = refused != CUDA_SUCCESS ? refused : OV_REAL(name, args); \
-        batch_end(&batch, result);                            \
-        return result;                                        \
+        batch_end(&batch, result);                                                       \
+        return result;                                                                   \
     }
 
 #define BATCH_BODIES(suffix)                                                                                          \

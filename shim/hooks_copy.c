@@ -13,15 +13,15 @@ static void quiet_after(CUresult result, bool waited)
 }
 
 /* `...` initialises struct ov_copy; waited: the call returns only when the bytes are in host memory. */
-#define COPY_BODY(name, params, args, stream_, waited, ...)     \
-    CUresult ov_body_##name params                              \
-    {                                                           \
-        struct ov_copy copy = {.stream = stream_, __VA_ARGS__}; \
-        ov_copy_begin(&copy);                                   \
+#define COPY_BODY(name, params, args, stream_, waited, ...)                        \
+    CUresult ov_body_##name params                                                 \
+    {                                                                              \
+        struct ov_copy copy = {.stream = stream_, __VA_ARGS__};                    \
+        ov_copy_begin(&copy);                                                      \
         const CUresult result = copy.refused ? copy.refused : OV_REAL(name, args); \
-        ov_copy_end(&copy, result);                             \
-        quiet_after(result, waited);                            \
-        return result;                                          \
+        ov_copy_end(&copy, result);                                                \
+        quiet_after(result, waited);                                               \
+        return result;                                                             \
     }
 
 /* A blocking entry point and its twin; an asynchronous one and its twin. `none` is empty. */
@@ -86,19 +86,19 @@ FILL_BODIES(16, unsigned short)
 FILL_BODIES(32, unsigned)
 
 /* Copies described by a structure. A NULL one is the driver's to refuse. */
-#define DESCRIBED_BODY(name, params, args, stream_, describe, blocking) \
-    CUresult ov_body_##name params                                      \
-    {                                                                   \
-        if (copy == NULL) {                                             \
-            return OV_REAL(name, args);                                 \
-        }                                                               \
-        struct ov_copy told = {.stream = stream_};                      \
-        const bool to_host = describe(&told, copy);                     \
-        ov_copy_begin(&told);                                           \
+#define DESCRIBED_BODY(name, params, args, stream_, describe, blocking)            \
+    CUresult ov_body_##name params                                                 \
+    {                                                                              \
+        if (copy == NULL) {                                                        \
+            return OV_REAL(name, args);                                            \
+        }                                                                          \
+        struct ov_copy told = {.stream = stream_};                                 \
+        const bool to_host = describe(&told, copy);                                \
+        ov_copy_begin(&told);                                                      \
         const CUresult result = told.refused ? told.refused : OV_REAL(name, args); \
-        ov_copy_end(&told, result);                                     \
-        quiet_after(result, to_host &&blocking);                        \
-        return result;                                                  \
+        ov_copy_end(&told, result);                                                \
+        quiet_after(result, to_host &&blocking);                                   \
+        return result;                                                             \
     }
 #define DESCRIBED(base, none, type, describe)                                                \
     DESCRIBED_BODY(base##none, (const type *copy), (copy), CU_STREAM_LEGACY, describe, true) \

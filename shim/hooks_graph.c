@@ -32,10 +32,10 @@ CAPTURE_BODIES()
 CAPTURE_BODIES(_ptsz)
 
 /* Every form that makes the driver take in a graph. */
-#define TAKE_IN_BODY(name, params, args, graph_) \
-    CUresult ov_body_##name params               \
-    {                                            \
-        const CUresult pinned = ov_graph_instantiating(graph_); \
+#define TAKE_IN_BODY(name, params, args, graph_)                      \
+    CUresult ov_body_##name params                                    \
+    {                                                                 \
+        const CUresult pinned = ov_graph_instantiating(graph_);       \
         return pinned != CUDA_SUCCESS ? pinned : OV_REAL(name, args); \
     }
 
@@ -68,19 +68,19 @@ GRAPH_LAUNCH_BODY()
 GRAPH_LAUNCH_BODY(_ptsz)
 
 /* All versions of kernel node parameters agree in the members up to `extra`. */
-#define TELL_KERNEL(call, kernel_)                                    \
-    ov_graph_node_params(&(const CUDA_KERNEL_NODE_PARAMS){            \
-        .func = (call)->func,                                         \
-        .gridDimX = (call)->gridDimX,                                 \
-        .gridDimY = (call)->gridDimY,                                 \
-        .gridDimZ = (call)->gridDimZ,                                 \
-        .blockDimX = (call)->blockDimX,                               \
-        .blockDimY = (call)->blockDimY,                               \
-        .blockDimZ = (call)->blockDimZ,                               \
-        .sharedMemBytes = (call)->sharedMemBytes,                     \
-        .kernelParams = (call)->kernelParams,                         \
-        .extra = (call)->extra,                                       \
-        .kern = (kernel_),                                            \
+#define TELL_KERNEL(call, kernel_)                         \
+    ov_graph_node_params(&(const CUDA_KERNEL_NODE_PARAMS){ \
+        .func = (call)->func,                              \
+        .gridDimX = (call)->gridDimX,                      \
+        .gridDimY = (call)->gridDimY,                      \
+        .gridDimZ = (call)->gridDimZ,                      \
+        .blockDimX = (call)->blockDimX,                    \
+        .blockDimY = (call)->blockDimY,                    \
+        .blockDimZ = (call)->blockDimZ,                    \
+        .sharedMemBytes = (call)->sharedMemBytes,          \
+        .kernelParams = (call)->kernelParams,              \
+        .extra = (call)->extra,                            \
+        .kern = (kernel_),                                 \
     })
 
 static CUresult tell_copy(const CUDA_MEMCPY3D *call)
@@ -120,7 +120,9 @@ CUresult ov_body_cuGraphExecMemcpyNodeSetParams(CUgraphExec exec, CUgraphNode no
 CUresult ov_body_cuGraphExecMemsetNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                                 const CUDA_MEMSET_NODE_PARAMS *params, CUcontext context)
 {
-    const CUresult pinned = params != NULL ? tell_fill(params->dst, params->width * params->elementSize, params->height, params->pitch) : CUDA_SUCCESS;
+    const CUresult pinned =
+        params != NULL ? tell_fill(params->dst, params->width * params->elementSize, params->height, params->pitch)
+                       : CUDA_SUCCESS;
     return pinned != CUDA_SUCCESS ? pinned : OV_REAL(cuGraphExecMemsetNodeSetParams, (exec, node, params, context));
 }
 

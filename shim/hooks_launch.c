@@ -1,6 +1,6 @@
 /*
- * hooks_launch.c - kernel launches, in all their forms. The hot path: the engine is asked before and told after each; while
- * everything fits the budget it only keeps the gate.
+ * hooks_launch.c - kernel launches, in all their forms. The hot path: the engine is asked before and told after each;
+ * while everything fits the budget it only keeps the gate.
  */
 #include "hook.h"
 
@@ -51,9 +51,9 @@ static CUstream config_stream(const CUlaunchConfig *config)
     return config != NULL ? config->hStream : NULL;
 }
 
-/* A launch that may start before its predecessor ends would read weights that an earlier wait on its stream has not brought
- * yet: kernels take weights for constant and read them before griddepcontrol.wait. So a launch whose weights are in the ring
- * starts in order. Its result is the same. */
+/* A launch that may start before its predecessor ends would read weights that an earlier wait on its stream has not
+ * brought yet: kernels take weights for constant and read them before griddepcontrol.wait. So a launch whose weights
+ * are in the ring starts in order. Its result is the same. */
 enum { ATTRIBUTES_MAX = 64 };
 
 struct in_order {
@@ -77,27 +77,27 @@ static const CUlaunchConfig *put_in_order(struct in_order *copy, const CUlaunchC
     return &copy->config;
 }
 
-#define EX_BODIES(suffix)                                                                                        \
-    CUresult ov_body_cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction function, void **params,  \
-                                              void **extra)                                                      \
-    {                                                                                                            \
-        struct ov_launch launch = {                                                                              \
-            .function = function,                                                                                \
-            .stream = OV_STREAM(suffix, config_stream(config)),                                                  \
-            .params = params,                                                                                    \
-            .extra = extra,                                                                                      \
-            .programmatic = config != NULL && is_programmatic(config),                                           \
-        };                                                                                                       \
-        CUresult result = ov_launch_begin(&launch);                                                              \
-        if (result != CUDA_SUCCESS) {                                                                            \
-            return result;                                                                                       \
-        }                                                                                                        \
-        struct in_order copy;                                                                                    \
+#define EX_BODIES(suffix)                                                                                            \
+    CUresult ov_body_cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction function, void **params,      \
+                                              void **extra)                                                          \
+    {                                                                                                                \
+        struct ov_launch launch = {                                                                                  \
+            .function = function,                                                                                    \
+            .stream = OV_STREAM(suffix, config_stream(config)),                                                      \
+            .params = params,                                                                                        \
+            .extra = extra,                                                                                          \
+            .programmatic = config != NULL && is_programmatic(config),                                               \
+        };                                                                                                           \
+        CUresult result = ov_launch_begin(&launch);                                                                  \
+        if (result != CUDA_SUCCESS) {                                                                                \
+            return result;                                                                                           \
+        }                                                                                                            \
+        struct in_order copy;                                                                                        \
         const CUlaunchConfig *used = launch.programmatic && launch.units > 0 ? put_in_order(&copy, config) : config; \
         result = used != NULL || config == NULL ? OV_REAL(cuLaunchKernelEx##suffix, (used, function, params, extra)) \
-                                                : CUDA_ERROR_NOT_SUPPORTED;                                      \
-        ov_launch_end(&launch, result);                                                                          \
-        return result;                                                                                           \
+                                                : CUDA_ERROR_NOT_SUPPORTED;                                          \
+        ov_launch_end(&launch, result);                                                                              \
+        return result;                                                                                               \
     }
 
 EX_BODIES()

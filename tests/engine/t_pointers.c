@@ -501,38 +501,44 @@ static void new_kernel_after_plan(void)
     rig_close(&rig);
 }
 
-/* Slices of one allocation, reached sometimes by their own address and sometimes through the base. */
+/* Slices that are uploaded one by one and only ever reached through the base (fused projections): they belong together. */
 static void slices_through_base(void)
 {
     struct rig rig;
-    CUdeviceptr base;
-    const size_t slice = 4 * MIB;
+    enum { SLICES = 3, FUSED = 6 };
+    const size_t slice = 2 * MIB;
     rig_open(&rig, 0);
-    OK(cuMemAlloc(&base, COUNT * slice));
-    for (unsigned i = 0; i < COUNT; i++) {
-        (void)rig_place(&rig, base + i * slice, slice);
-    }
-    for (int pass = 0; pass < 16; pass++) {
-        rig_pass(&rig, NULL, 0);
-        if (pass >= 8) {
-            uint32_t got, wanted = 0;
-            uint64_t words = COUNT * slice / 4;
-            CUdeviceptr out = rig.out + 8192;
-            void *params[] = {&base, &out, &words};
-            rig_launch(&rig, "probe_digest", rig.stream, params);
-            OK(cuStreamSynchronize(rig.stream));
-            OK(cuMemcpyDtoH(&got, out, 4));
-            for (unsigned i = 0; i < COUNT; i++) {
-                for (size_t k = 0; k < slice / 4; k++) {
-                    wanted = wanted * 31u + rig.weight[i].host[k];
-                }
-            }
-            if (got != wanted) {
-                rig_fail(RIG_EXIT_WRONG, "pass %d: read through the base, the slices hold other bytes", pass);
-            }
+    for (unsigned i = 0; i < FUSED; i++) {
+        const unsigned index = rig_add(&rig, SLICES * slice);
+        struct rig_weight *weight = &rig.weight[index];
+        rig_refill(weight);
+        for (unsigned s = 0; s < SLICES; s++) {
+            OK(cuMemcpyHtoD(weight->address + s * slice, weight->host + s * slice / 4, slice));
         }
     }
-    for (unsigned i = 0; i < COUNT; i++) {
+    rig_until_streamed(&rig);
+    for (int pass = 0; pass < 6; pass++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    rig_close(&rig);
+}
+
+/* Many weights in one allocation, uploaded and passed one by one (ggml): each is a unit of its own. */
+static void weights_in_one_allocation(void)
+{
+    struct rig rig;
+    CUdeviceptr base;
+    const size_t stride = 3 * MIB + 128;
+    rig_open(&rig, 0);
+    OK(cuMemAlloc(&base, 12 * stride));
+    for (unsigned i = 0; i < 12; i++) {
+        (void)rig_place(&rig, base + i * stride, 3 * MIB);
+    }
+    rig_until_streamed(&rig);
+    for (int pass = 0; pass < 6; pass++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    for (unsigned i = 0; i < 12; i++) {
         rig.weight[i].address = 0;
     }
     OK(cuMemFree(base));
@@ -630,6 +636,7 @@ static const struct rig_case cases[] = {
     CASE(legacy_after_plan),
     CASE(new_kernel_after_plan),
     CASE(slices_through_base),
+    CASE(weights_in_one_allocation),
     CASE(sparse_reads),
     CASE(handle_reused),
 };
