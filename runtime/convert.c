@@ -5,9 +5,7 @@
 
 #include "engine.h"
 #include "log.h"
-
-/* What a page is to become. */
-enum want { WANT_NOTHING, WANT_DEVICE, WANT_HOST, WANT_RING };
+#include "propose.h"
 
 /* Pages moved in one go: bounds the host memory that is briefly held twice. */
 #define BATCH_PAGES 128u
@@ -64,7 +62,7 @@ static void demote_wanted(struct ov_engine *engine, const uint8_t *want)
 {
     struct ov_arena *arena = &engine->arena;
     for (uint32_t p = 0; p < arena->high_page;) {
-        if (arena->page[p].backing != OV_DEVICE || (want[p] != WANT_HOST && want[p] != WANT_RING)) {
+        if (arena->page[p].backing != OV_DEVICE || (want[p] != OV_WANT_HOST && want[p] != OV_WANT_RING)) {
             p++;
             continue;
         }
@@ -111,167 +109,17 @@ static void promote_wanted(struct ov_engine *engine, const uint8_t *want)
 {
     struct ov_arena *arena = &engine->arena;
     for (uint32_t p = 0; p < arena->high_page;) {
-        if (want[p] != WANT_DEVICE || arena->page[p].backing != OV_HOST) {
+        if (want[p] != OV_WANT_DEVICE || arena->page[p].backing != OV_HOST) {
             p++;
             continue;
         }
         uint32_t first = p;
-        while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == WANT_DEVICE &&
+        while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == OV_WANT_DEVICE &&
                arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc) {
             p++;
         }
         (void)promote(engine, first, p - first);
     }
-}
-
-/* ---- what to want ---- */
-
-/* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last.
- */
-static bool is_cold(const struct ov_alloc *alloc)
-{
-    return alloc->visits == 0 && alloc->edge_count > 0;
-}
-
-static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, uint32_t room)
-{
-    uint32_t taken = 0;
-    for (uint32_t i = 0; i < engine->allocs.count; i++) {
-        const struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal == 0 || is_cold(alloc) != cold) {
-            continue;
-        }
-        for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
-            if (want[p] == WANT_NOTHING) {
-                want[p] = taken < room ? WANT_DEVICE : WANT_HOST;
-                taken += taken < room;
-            }
-        }
-    }
-    return taken;
-}
-
-static void want_runs(const struct ov_runs *runs, const struct ov_plan *plan, uint8_t *want)
-{
-    static const uint8_t of_tier[] = {
-        [OV_TIER_RESIDENT] = WANT_DEVICE, [OV_TIER_STREAMED] = WANT_RING, [OV_TIER_HOST] = WANT_HOST};
-    for (uint32_t i = 0; i < runs->count; i++) {
-        memset(&want[runs->item[i].first], plan != NULL ? of_tier[plan->place[i].tier] : WANT_HOST,
-               runs->item[i].pages);
-    }
-}
-
-/* How much longer than the better of both plans one takes, at worst, whether computation is short or long. */
-static double regret(const struct ov_plan_input *input, const struct ov_plan *plan, const struct ov_plan *other,
-                     const double *longer)
-{
-    const double *const compute[] = {input->compute_s, longer};
-    double worst = 0;
-    for (int k = 0; k < 2; k++) {
-        double mine =
-            ov_plan_simulate(plan, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
-        double theirs =
-            ov_plan_simulate(other, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
-        double best = mine < theirs ? mine : theirs;
-        worst = best > 0 && mine / best > worst ? mine / best : worst;
-    }
-    return worst;
-}
-
-/* Plans for computation as long as the copies, and for computation as long as if everything were copied; takes what
- * does worse than the other by the smaller factor. */
-static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, double share)
-{
-    double *longer = calloc(input->cycle_length + 1, sizeof *longer);
-    struct ov_plan other;
-    bool made = longer != NULL && ov_plan_make(input, plan);
-    for (size_t i = 0; made && i < input->cycle_length; i++) {
-        longer[i] = input->compute_s[i] / share;
-    }
-    if (made && plan->streamed_units > 0) {
-        struct ov_plan_input second = *input;
-        second.compute_s = longer;
-        if (ov_plan_make(&second, &other)) {
-            bool better = regret(input, &other, plan, longer) < regret(input, plan, &other, longer);
-            ov_plan_free(better ? plan : &other);
-            *plan = better ? other : *plan;
-        }
-    }
-    free(longer);
-    return made;
-}
-
-static uint32_t largest_streamed(const struct ov_plan *plan, bool made)
-{
-    uint32_t largest = 0;
-    for (size_t i = 0; made && i < plan->unit_count; i++) {
-        const struct ov_plan_place *place = &plan->place[i];
-        largest = place->tier == OV_TIER_STREAMED && place->pages > largest ? place->pages : largest;
-    }
-    return largest;
-}
-
-static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
-{
-    const struct ov_runs *runs = &engine->learn.runs;
-    struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
-    if (unit == NULL) {
-        return false;
-    }
-    /* Computation is not timed yet. Taken to be, over the cycle, as long as the copies of what does not fit, and in
-     * between as the bytes are, every place where a refill could not overlap counts fully: right for programs on either
-     * side. */
-    double link =
-        ov_opt.link_scale *
-        (engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
-    double *compute_s = calloc(runs->cycle_length + 1, sizeof *compute_s);
-    double total_pages = 0;
-    for (uint32_t i = 0; i < runs->count; i++) {
-        total_pages += runs->item[i].pages;
-    }
-    bool may_stay = (ov_opt.tiers & OV_OPT_TIER_RESIDENT) != 0;
-    double share = may_stay && total_pages > budget_pages ? 1 - budget_pages / total_pages : may_stay ? 0.05 : 1;
-    for (size_t i = 0; compute_s != NULL && i < runs->cycle_length; i++) {
-        compute_s[i] = share * runs->item[runs->cycle[i]].pages / link;
-    }
-    for (uint32_t i = 0; i < runs->count; i++) {
-        unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
-        uint8_t marks = 0; /* put on since the study */
-        for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
-            marks |= engine->learn.memo[p].marks;
-        }
-        if (engine->streaming_barred || marks != 0) {
-            unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
-        }
-    }
-    struct ov_plan_input input = {
-        .unit = unit,
-        .unit_count = runs->count,
-        .cycle = runs->cycle,
-        .cycle_length = runs->cycle_length,
-        .group = runs->group,
-        .group_count = runs->group_count,
-        .group_unit = runs->group_unit,
-        .budget_pages = budget_pages,
-        .tiers = ov_opt.tiers,
-        .ring_request_pages = ov_opt.ring.kind == OV_AMOUNT_AUTO
-                                  ? 0
-                                  : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
-        .link_pages_per_s = link,
-        .compute_s = compute_s,
-    };
-    bool made = compute_s != NULL && plan_robustly(&input, plan, share);
-    /* A third place hides the latency between a reader's end and the start of the copy that waits for it; where it is
-     * cheap. */
-    uint32_t largest = largest_streamed(plan, made);
-    if (made && input.ring_request_pages == 0 && plan->ring_pages < 3 * largest && 3 * largest <= budget_pages / 16) {
-        ov_plan_free(plan);
-        input.ring_request_pages = 3 * largest;
-        made = plan_robustly(&input, plan, share);
-    }
-    free(compute_s);
-    free(unit);
-    return made;
 }
 
 /* ---- bringing it about ---- */
@@ -551,16 +399,6 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     ov_ring_warm(engine);
 }
 
-static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_pages)
-{
-    const size_t *held = engine->ledger.held_bytes;
-    const size_t *aside = engine->ledger.set_aside_bytes;
-    size_t fixed = held[OV_FOR_SMALL] + held[OV_FOR_FOREIGN] + held[OV_FOR_SCRATCH] + aside[OV_FOR_SMALL] +
-                   aside[OV_FOR_SCRATCH] + ((size_t)reserve_pages << OV_PAGE_SHIFT);
-    size_t budget = engine->ledger.budget_bytes;
-    return fixed < budget ? (uint32_t)((budget - fixed) >> OV_PAGE_SHIFT) : 0;
-}
-
 /* While nothing was streamed, nobody watched the units: those that changed since they were studied are no weights for
  * now. */
 static void drop_changed(struct ov_engine *engine)
@@ -586,34 +424,6 @@ static void drop_changed(struct ov_engine *engine)
     }
 }
 
-/* What the ring needs at least, kept from what the program writes: without a ring every weight is read over the link by
- * every wave of blocks, which is far worse than activations over the link. */
-static uint32_t ring_floor(const struct ov_engine *engine, uint32_t room)
-{
-    uint32_t smallest = UINT32_MAX;
-    for (uint32_t i = 0; i < engine->learn.runs.count; i++) {
-        const struct ov_run *run = &engine->learn.runs.item[i];
-        smallest = run->may & OV_TIER_BIT(OV_TIER_STREAMED) && run->pages < smallest ? run->pages : smallest;
-    }
-    return smallest == UINT32_MAX ? 0 : 2 * smallest < room / 4 ? 2 * smallest : room / 4;
-}
-
-/* One attempt: where everything goes when `reserve_pages` are left free. */
-static bool try_plan(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan)
-{
-    memset(want, WANT_NOTHING, (size_t)engine->arena.high_page + 1);
-    want_runs(&engine->learn.runs, NULL, want); /* claims their pages, so that the others are seen */
-    uint32_t room = pages_left_for(engine, reserve_pages), floor = ring_floor(engine, room);
-    uint32_t others = want_others(engine, want, false, room - floor);
-    if (!make_plan(engine, room - others, plan)) {
-        return false;
-    }
-    want_runs(&engine->learn.runs, plan, want);
-    uint32_t left = room - others - (uint32_t)(plan->resident_pages + plan->ring_pages);
-    (void)want_others(engine, want, true, left);
-    return true;
-}
-
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages)
 {
     if (engine->watches > 0) {
@@ -627,11 +437,11 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
     engine->learn.fresh = false;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     struct ov_plan plan;
-    bool made = want != NULL && try_plan(engine, reserve_pages + spare_pages, want, &plan);
+    bool made = want != NULL && ov_propose(engine, reserve_pages + spare_pages, want, &plan);
     while (made && spare_pages > 0 && plan.cycle_host_pages > 0) {
         ov_plan_free(&plan);
         spare_pages = spare_pages > 64 ? spare_pages / 2 : 0;
-        made = try_plan(engine, reserve_pages + spare_pages, want, &plan);
+        made = ov_propose(engine, reserve_pages + spare_pages, want, &plan);
     }
     if (made) {
         carry_out(engine, &plan, want);

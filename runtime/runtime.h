@@ -13,9 +13,11 @@
  *   inspect.h    hashing and address search on the device
  *   trace.h      the sequence of touches and what comes next (pure: no CUDA)
  *   plan.h       tier and ring place of every unit (pure: no CUDA)
+ *   propose.h    where every page should stand
  *   convert.h    bringing a plan about at a quiet point; taking single units out of it
  *   ring.h       steady state: units in the ring, copies, events, misses
  *   launch.c, copy.c, graph.c, quiet.c, runtime.c    the functions below
+ *   summary.h, hostlimit.h   the line at exit; how much host memory there is
  *   engine.h     one per device: owns all of the above, phases, lock
  *   gate.h       lets one thread stop all launches for a moment
  *   options.h, log.h    what the user sets, what the user is told

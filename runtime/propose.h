@@ -1,0 +1,24 @@
+/*
+ * propose.h - where every page of the arena should stand: what the program writes first, then the units as the planner
+ * places them, then what was uploaded and is not used.
+ *
+ * Reads the engine, changes nothing but the marks of its answer. Needs the engine's lock.
+ */
+#ifndef OV_PROPOSE_H
+#define OV_PROPOSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan.h"
+
+/* What a page is to become. */
+enum ov_want { OV_WANT_NOTHING, OV_WANT_DEVICE, OV_WANT_HOST, OV_WANT_RING };
+
+struct ov_engine;
+
+/* With `reserve_pages` of the budget left free. want[] has an entry for each page below the arena's high_page and one
+ * more. False: memory ran out, and *plan need not be freed. */
+bool ov_propose(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan);
+
+#endif
