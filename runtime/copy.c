@@ -75,19 +75,11 @@ static bool anything_streamed(void)
 }
 
 /* Addresses of streamed units in what is uploaded: from now on they can be reached without being named. */
-static void search_payload(struct ov_copy *copy)
+static void search_row(struct ov_copy *copy, const char *row, size_t bytes)
 {
-    size_t bytes = span_bytes(&copy->dst);
-    const char *payload = copy->host_source;
-    if (!anything_streamed()) {
-        return;
-    }
     for (size_t at = (8 - copy->dst.address % 8) % 8; at + 8 <= bytes; at += 8) {
         uint64_t word;
-        memcpy(&word, payload + at, sizeof word);
-        if (!ov_arena_has(word)) {
-            continue;
-        }
+        memcpy(&word, row + at, sizeof word);
         struct ov_engine *engine = ov_engine_of(word);
         if (engine == NULL || !atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
             continue;
@@ -97,6 +89,20 @@ static void search_payload(struct ov_copy *copy)
             CUresult result = take_out(engine, word, word + 1, OV_MARK_HIDDEN);
             copy->refused = copy->refused != CUDA_SUCCESS ? copy->refused : result;
         }
+    }
+}
+
+/* The source's own rows and pitch: what lies between its rows need not be readable. */
+static void search_payload(struct ov_copy *copy)
+{
+    if (!anything_streamed()) {
+        return;
+    }
+    bool pitched = copy->src.rows > 1;
+    size_t rows = pitched ? copy->src.rows : 1;
+    size_t bytes = pitched || copy->src.bytes > 0 ? copy->src.bytes : copy->dst.bytes;
+    for (size_t row = 0; row < rows; row++) {
+        search_row(copy, (const char *)copy->host_source + row * copy->src.pitch_bytes, bytes);
     }
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# failures.sh FUNCTION SHIM DRIVER PROGRAM: one call of FUNCTION fails, in each run another one, about TRIES (default 12) of
-# them spread over all that the program makes; in the last run all fail. The program must end with right bytes or an error
-# code (status 0, 2, 3) within a time limit. The budget is not looked at: memory whose unmapping fails is lost, and a shim
-# that gives up passes through.
+# failures.sh FUNCTION SHIM DRIVER PROGRAM: one call of FUNCTION fails, in each run another one, about TRIES (default
+# 12) of them spread over all that the program makes; in the last run all fail. The program must end with right bytes or
+# an error code (status 0, 2, 3) within a time limit. The budget is not looked at: memory whose unmapping fails is lost,
+# and a shim that gives up passes through.
 set -u
 function=$1 shim=$2 driver=$3 program=$4
 work=$(mktemp -d)
@@ -11,7 +11,9 @@ export LD_LIBRARY_PATH=$driver OVERSHOT_LOG_FILE=$work/log OVERSHOT_LOG=info
 
 run() { # FAILURES: status is what the program ended with
     status=0
-    { SIM_FAIL=$1 SIM_REPORT=$work/report LD_PRELOAD=$shim timeout 60 "$program" life >"$work/out" 2>&1 || status=$?; } 2>/dev/null
+    {
+        SIM_FAIL=$1 SIM_REPORT=$work/report LD_PRELOAD=$shim timeout 60 "$program" life >"$work/out" 2>&1 || status=$?
+    } 2>/dev/null
 }
 
 run 'none:1:1'

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# property.sh FROM TO SHIM DRIVER STACK: random programs under random budgets compute what they compute without overshot.
+# property.sh FROM TO SHIM DRIVER STACK: random programs under random budgets compute what they compute without
+# overshot.
 #
-# For each seed FROM..TO: STACK runs once alone, which gives its digest and how much device memory it holds, and once with
-# SHIM under a budget, a ring and other options drawn from the seed. Both must end with status 0 and the same digest, the
-# simulated driver must find no race, no illegal access and never more device memory than the budget (SIM_LIMIT), and the
-# shim must log no error. Proves at the end that it tested something: of the seeds 40 % streamed weights, 10 % had
-# more than one plan.
+# For each seed FROM..TO: STACK runs once alone, which gives its digest and how much device memory it holds, and once
+# with SHIM under a budget, a ring and other options drawn from the seed. Both must end with status 0 and the same
+# digest, the simulated driver must find no race, no illegal access and never more device memory than the budget
+# (SIM_LIMIT), and the shim must log no error. Proves at the end that it tested something: of the seeds 40 % streamed
+# weights, 10 % had more than one plan.
 set -euo pipefail
 from=$1 to=$2 shim=$3 driver=$4 stack=$5
 work=$(mktemp -d)
@@ -29,8 +30,8 @@ one_in() {
     [ "$drawn" -eq 0 ]
 }
 
-# What is passed to `stack` besides the seed. One program in six is as stack draws it: often too small to stream, or with
-# addresses in memory. The others get weights that are worth streaming, and mostly reach them by parameters.
+# What is passed to `stack` besides the seed. One program in six is as stack draws it: often too small to stream, or
+# with addresses in memory. The others get weights that are worth streaming, and mostly reach them by parameters.
 draw_program() {
     local without=
     one_in 6 && return 0
@@ -59,11 +60,11 @@ draw_options() {
     *) draw 70 && pages=$((fixed_pages + (peak_pages - fixed_pages) * (5 + drawn) / 100)) ;;
     esac
     budget_bytes=$(((pages < 2 ? 2 : pages) << 21))
-    options=(OVERSHOT_BUDGET=$budget_bytes SIM_LIMIT=$budget_bytes)
+    options=("OVERSHOT_BUDGET=$budget_bytes" "SIM_LIMIT=$budget_bytes")
     if one_in 4; then
         draw 8 && options+=(OVERSHOT_RING=$(((drawn + 1) * 4))M)
     fi
-    one_in 5 && options+=(OVERSHOT_TIERS=streamed,host)
+    one_in 5 && options+=("OVERSHOT_TIERS=streamed,host")
     one_in 6 && options+=(OVERSHOT_MIN_UNIT=4M)
     draw 3 && options+=(OVERSHOT_DISCOVERY_CYCLES=$((drawn + 1)))
 }
@@ -71,7 +72,8 @@ draw_options() {
 fail() { # SEED WHY
     failed=$((failed + 1))
     echo "seed $1: $2"
-    echo "  run: SIM_DEVICES=2 ${options[*]} LD_LIBRARY_PATH=$driver LD_PRELOAD=$shim $stack --random --seed $1 ${program[*]}"
+    echo "  run: SIM_DEVICES=2 ${options[*]} LD_LIBRARY_PATH=$driver LD_PRELOAD=$shim" \
+        "$stack --random --seed $1 ${program[*]}"
     sed 's/^/  /' "$work/out" "$work/err" | tail -n 8
 }
 
@@ -80,7 +82,8 @@ run_seed() {
     program=() options=()
     seed_draws "$seed"
     draw_program
-    SIM_REPORT=$work/report timeout 120 "$stack" --random --seed "$seed" "${program[@]}" >"$work/out" 2>"$work/err" || status=$?
+    SIM_REPORT=$work/report timeout 120 "$stack" --random --seed "$seed" "${program[@]}" >"$work/out" 2>"$work/err" ||
+        status=$?
     wanted=$(grep -a '^digest ' "$work/out") || { fail "$seed" "ended with status $status without the shim" && return; }
     peak_bytes=$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$work/report" | sort -n | tail -1)
     draw_options "$peak_bytes"
@@ -106,5 +109,7 @@ for seed in $(seq "$from" "$to"); do
 done
 echo "$count programs: $failed failed, $streamed streamed weights, $replanned of them with more than one plan"
 [ "$failed" -eq 0 ] || exit 1
-[ $((streamed * 100)) -ge $((count * 40)) ] || { echo 'too few programs streamed anything: this tested nothing' && exit 1; }
-[ $((replanned * 100)) -ge $((count * 10)) ] || { echo 'too few programs changed their plan' && exit 1; }
+if [ $((streamed * 100)) -lt $((count * 40)) ] || [ $((replanned * 100)) -lt $((count * 10)) ]; then
+    echo 'too few programs streamed anything, or changed their plan: this tested too little'
+    exit 1
+fi

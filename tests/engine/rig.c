@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
-
 enum { OUT_WORDS = 4096, PATIENCE_PASSES = 24 };
 
 static const char *case_name = "";
@@ -59,7 +57,7 @@ void rig_open(struct rig *rig, int ordinal)
     OK(cuDeviceGet(&rig->device, ordinal));
     OK(cuDevicePrimaryCtxRetain(&rig->context, rig->device));
     OK(cuCtxSetCurrent(rig->context));
-    rig->module = gpu_image_load("probe", GPU_LOAD_MODULE).module;
+    rig->image = gpu_image_load("probe", GPU_LOAD_MODULE);
     OK(cuStreamCreate(&rig->stream, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc(&rig->out, OUT_WORDS * 4));
     OK(cuMemsetD32(rig->out, 0, OUT_WORDS));
@@ -85,14 +83,24 @@ void rig_close(struct rig *rig)
     }
     OK(cuMemFree(rig->out));
     OK(cuStreamDestroy(rig->stream));
-    OK(cuModuleUnload(rig->module));
+    gpu_image_unload(&rig->image);
     OK(cuDevicePrimaryCtxRelease(rig->device));
+    rig_forget(rig);
+}
+
+void rig_forget(struct rig *rig)
+{
+    for (unsigned i = 0; i < rig->count; i++) {
+        free(rig->weight[i].host);
+    }
+    free(rig->image.bytes);
+    memset(rig, 0, sizeof *rig);
 }
 
 CUfunction rig_kernel(const struct rig *rig, const char *name)
 {
     CUfunction function;
-    OK(cuModuleGetFunction(&function, rig->module, name));
+    OK(cuModuleGetFunction(&function, rig->image.module, name));
     return function;
 }
 

@@ -2,8 +2,8 @@
  * rig.h - what the engine's test programs have in common: a context, kernels, weights whose bytes are known, and passes
  * that read every byte of them on the device.
  *
- * A test program is one file t_<topic>.c with a table of cases; `t_topic CASE` runs one. It is an ordinary program on the
- * driver API; overshot is preloaded by run.sh. The host keeps a copy of what each weight has to hold, so the right
+ * A test program is one file t_<topic>.c with a table of cases; `t_topic CASE` runs one. It is an ordinary program on
+ * the driver API; overshot is preloaded by run.sh. The host keeps a copy of what each weight has to hold, so the right
  * results are computed here and not remembered from another run: a test changes device memory and the copy alike.
  *
  * Whether weights are streamed is read from the log that run.sh asks for (OVERSHOT_LOG_FILE, level info).
@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gpu.h"
+
 #define MIB ((size_t)1 << 20)
 
 enum { RIG_EXIT_SELF = 1, RIG_EXIT_MEMORY = 2, RIG_EXIT_DRIVER = 3, RIG_EXIT_WRONG = 4 };
@@ -29,9 +31,9 @@ struct rig_case {
 };
 /* For main(): runs the case that argv[1] names. */
 int rig_main(int argc, char **argv, const struct rig_case *cases, size_t count);
-#define RIG_MAIN(cases)                                                         \
-    int main(int argc, char **argv)                                             \
-    {                                                                           \
+#define RIG_MAIN(cases)                                                       \
+    int main(int argc, char **argv)                                           \
+    {                                                                         \
         return rig_main(argc, argv, cases, sizeof(cases) / sizeof(cases)[0]); \
     }
 
@@ -49,7 +51,7 @@ enum { RIG_WEIGHTS = 64 };
 struct rig {
     CUdevice device;
     CUcontext context; /* the device's primary one */
-    CUmodule module;
+    struct gpu_image image;
     CUstream stream;
     CUdeviceptr out; /* 4096 words, small memory */
     struct rig_weight weight[RIG_WEIGHTS];
@@ -61,11 +63,11 @@ void rig_fail(int status, const char *format, ...) __attribute__((format(printf,
 void rig_ok(CUresult result, const char *call, int line);
 #define OK(call) rig_ok((call), #call, __LINE__)
 /* The case's own condition. */
-#define HOLDS(condition)                                                               \
-    do {                                                                               \
-        if (!(condition)) {                                                            \
+#define HOLDS(condition)                                                                \
+    do {                                                                                \
+        if (!(condition)) {                                                             \
             rig_fail(RIG_EXIT_SELF, "line %d: %s does not hold", __LINE__, #condition); \
-        }                                                                              \
+        }                                                                               \
     } while (0)
 
 /* Context of device `ordinal`, kernels of probe.cu, stream, `out`; no weights. */
@@ -74,6 +76,8 @@ void rig_open(struct rig *rig, int ordinal);
 void rig_open_with(struct rig *rig, unsigned count, size_t bytes);
 /* Frees what is left. */
 void rig_close(struct rig *rig);
+/* Frees the host's side only: the context is gone. */
+void rig_forget(struct rig *rig);
 CUfunction rig_kernel(const struct rig *rig, const char *name);
 
 /* Allocates and uploads one more weight; returns its index. Contents differ with every call. */

@@ -1,7 +1,7 @@
 #!/bin/sh
-# run.sh LOG SHIM DRIVER COMMAND...: runs a test program on the simulated driver in folder DRIVER with SHIM preloaded into
-# it alone and with a fresh log. Fails when the driver reports anything (but what ENGINE_ALLOW names), be it a race, an
-# illegal access, or more device memory than the budget.
+# run.sh LOG SHIM DRIVER COMMAND...: runs a test program on the simulated driver in folder DRIVER with SHIM preloaded
+# into it alone and with a fresh log. Fails when the driver reports anything (but what ENGINE_ALLOW names), be it a
+# race, an illegal access, or more device memory than the budget.
 set -u
 OVERSHOT_LOG_FILE=$1 shim=$2 driver=$3
 shift 3

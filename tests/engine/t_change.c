@@ -147,10 +147,10 @@ static void change_before_and_after(change *how)
     rig_close(&rig);
 }
 
-#define CHANGE_CASE(how)                \
-    static void change_##how(void)      \
-    {                                   \
-        change_before_and_after(how);   \
+#define CHANGE_CASE(how)              \
+    static void change_##how(void)    \
+    {                                 \
+        change_before_and_after(how); \
     }
 CHANGE_CASE(by_kernel)
 CHANGE_CASE(by_fill)
@@ -333,7 +333,10 @@ static void order_of_change_is_kept(void)
     rig_close(&rig);
 }
 
-#define CASE(name) {#name, name}
+#define CASE(name)  \
+    {               \
+#name, name \
+    }
 static const struct rig_case cases[] = {
     CASE(change_by_kernel),
     CASE(change_by_fill),

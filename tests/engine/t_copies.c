@@ -58,9 +58,14 @@ static void read_dtod_async(const struct place *to, CUdeviceptr from, size_t byt
 /* Rows of 4096 bytes. */
 static CUDA_MEMCPY2D rows_of(const struct place *to, CUdeviceptr from, size_t bytes)
 {
-    return (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = from, .srcPitch = 4096,
-                           .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to->host, .dstPitch = 4096,
-                           .WidthInBytes = 4096, .Height = bytes / 4096};
+    return (CUDA_MEMCPY2D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = from,
+                           .srcPitch = 4096,
+                           .dstMemoryType = CU_MEMORYTYPE_HOST,
+                           .dstHost = to->host,
+                           .dstPitch = 4096,
+                           .WidthInBytes = 4096,
+                           .Height = bytes / 4096};
 }
 
 static void read_2d(const struct place *to, CUdeviceptr from, size_t bytes)
@@ -84,9 +89,17 @@ static void read_2d_async(const struct place *to, CUdeviceptr from, size_t bytes
 /* Slices of 16 rows of 4096 bytes. */
 static CUDA_MEMCPY3D slices_of(const struct place *to, CUdeviceptr from, size_t bytes)
 {
-    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = from, .srcPitch = 4096, .srcHeight = 16,
-                           .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = to->host, .dstPitch = 4096, .dstHeight = 16,
-                           .WidthInBytes = 4096, .Height = 16, .Depth = bytes / 65536};
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = from,
+                           .srcPitch = 4096,
+                           .srcHeight = 16,
+                           .dstMemoryType = CU_MEMORYTYPE_HOST,
+                           .dstHost = to->host,
+                           .dstPitch = 4096,
+                           .dstHeight = 16,
+                           .WidthInBytes = 4096,
+                           .Height = 16,
+                           .Depth = bytes / 65536};
 }
 
 static void read_3d(const struct place *to, CUdeviceptr from, size_t bytes)
@@ -103,10 +116,19 @@ static void read_3d_async(const struct place *to, CUdeviceptr from, size_t bytes
 
 static void read_3d_peer(const struct place *to, CUdeviceptr from, size_t bytes)
 {
-    const CUDA_MEMCPY3D_PEER copy = {
-        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = from, .srcContext = to->rig->context, .srcPitch = 4096,
-        .srcHeight = 16, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = to->device, .dstContext = to->rig->context,
-        .dstPitch = 4096, .dstHeight = 16, .WidthInBytes = 4096, .Height = 16, .Depth = bytes / 65536};
+    const CUDA_MEMCPY3D_PEER copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                                     .srcDevice = from,
+                                     .srcContext = to->rig->context,
+                                     .srcPitch = 4096,
+                                     .srcHeight = 16,
+                                     .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                     .dstDevice = to->device,
+                                     .dstContext = to->rig->context,
+                                     .dstPitch = 4096,
+                                     .dstHeight = 16,
+                                     .WidthInBytes = 4096,
+                                     .Height = 16,
+                                     .Depth = bytes / 65536};
     OK(cuMemcpy3DPeer(&copy));
     fetch(to, bytes);
 }

@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-#include "gpu.h"
-
 enum { COUNT = 8 };
 static const size_t weight_bytes = 4 * MIB;
 
@@ -43,6 +41,7 @@ static void streams_library_kernels(void)
         rig_compare(&rig, got, NULL, COUNT);
     }
     HOLDS(rig_streamed_mib() > 0);
+    gpu_image_unload(&image);
     rig_close(&rig);
 }
 

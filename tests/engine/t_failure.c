@@ -1,6 +1,6 @@
 /*
- * A driver call fails, whichever and whenever (SIM_FAIL, see failures.sh): the program gets right bytes or an error code
- * (exit status 2 or 3), never wrong bytes, and it ends.
+ * A driver call fails, whichever and whenever (SIM_FAIL, see failures.sh): the program gets right bytes or an error
+ * code (exit status 2 or 3), never wrong bytes, and it ends.
  */
 #include "rig.h"
 

@@ -1,6 +1,6 @@
 /*
- * Captures and graphs: what a graph reads is there whenever it is replayed, whatever became of the weights; and captures
- * of the program are not harmed by what goes on behind it.
+ * Captures and graphs: what a graph reads is there whenever it is replayed, whatever became of the weights; and
+ * captures of the program are not harmed by what goes on behind it.
  */
 #include "rig.h"
 
@@ -106,8 +106,13 @@ static void graph_of_half(void)
 
 static CUDA_KERNEL_NODE_PARAMS digest_node(const struct rig *rig, void **params)
 {
-    return (CUDA_KERNEL_NODE_PARAMS){.func = rig_kernel(rig, "probe_digest"), .gridDimX = 1, .gridDimY = 1,
-                                     .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
+    return (CUDA_KERNEL_NODE_PARAMS){.func = rig_kernel(rig, "probe_digest"),
+                                     .gridDimX = 1,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = 32,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
                                      .kernelParams = params};
 }
 
@@ -388,7 +393,10 @@ static void free_while_capturing(void)
     rig_close(&rig);
 }
 
-#define CASE(name) {#name, name}
+#define CASE(name)  \
+    {               \
+#name, name \
+    }
 static const struct rig_case cases[] = {
     CASE(captured_first),
     CASE(captured_when_streamed),

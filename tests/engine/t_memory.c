@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
-
 enum { COUNT = 8 };
 static const size_t weight_bytes = 4 * MIB;
 
@@ -488,7 +486,10 @@ static void repacked_on_device(void)
     rig_close(&rig);
 }
 
-#define CASE(name) {#name, name}
+#define CASE(name)  \
+    {               \
+#name, name \
+    }
 static const struct rig_case cases[] = {
     CASE(every_size),
     CASE(mixed_sizes),

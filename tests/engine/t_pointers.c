@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "gpu.h"
-
 enum { COUNT = 8, WORDS = 1024 };
 static const size_t weight_bytes = 4 * MIB;
 
@@ -108,9 +106,14 @@ static void table_by_2d_copy(void)
     rig_open_with(&rig, COUNT, weight_bytes);
     rig_until_streamed(&rig);
     addresses_of(&rig, two, 2, rows[1]);
-    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = rows, .srcPitch = sizeof rows[0],
-                          .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = rig.out + 8192, .dstPitch = 256,
-                          .WidthInBytes = 64, .Height = 4};
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = rows,
+                          .srcPitch = sizeof rows[0],
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = rig.out + 8192,
+                          .dstPitch = 256,
+                          .WidthInBytes = 64,
+                          .Height = 4};
     OK(cuMemcpy2D(&copy));
     read_table_often(&rig, rig.out + 8192 + 256, two, 2);
     rig_close(&rig);
@@ -175,7 +178,6 @@ static void table_in_pinned_after(void)
     table_in_pinned(false);
 }
 
-
 static void table_in_managed(bool before)
 {
     struct rig rig;
@@ -193,7 +195,6 @@ static void table_in_managed_after(void)
 {
     table_in_managed(false);
 }
-
 
 static void table_in_pool(bool before)
 {
@@ -216,7 +217,6 @@ static void table_in_pool_after(void)
 {
     table_in_pool(false);
 }
-
 
 /* The program's own mapping (expandable segments). */
 static void table_in_own_mapping(bool before)
@@ -246,7 +246,6 @@ static void table_in_own_mapping_after(void)
 {
     table_in_own_mapping(false);
 }
-
 
 static void write_pointer(const struct rig *rig, CUdeviceptr table, CUdeviceptr pointer, uint64_t slot)
 {
@@ -380,8 +379,13 @@ static void form_extra(const struct rig *rig, CUdeviceptr in, CUdeviceptr out, u
 
 static void form_ex(const struct rig *rig, CUdeviceptr in, CUdeviceptr out, uint64_t words)
 {
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
-                             .blockDimZ = 1, .hStream = rig->stream};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 32,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = rig->stream};
     void *params[] = {&in, &out, &words};
     OK(cuLaunchKernelEx(&config, rig_kernel(rig, "probe_digest"), params, NULL));
 }
@@ -391,8 +395,15 @@ static void form_programmatic(const struct rig *rig, CUdeviceptr in, CUdeviceptr
 {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
     attribute.value.programmaticStreamSerializationAllowed = 1;
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
-                             .blockDimZ = 1, .hStream = rig->stream, .attrs = &attribute, .numAttrs = 1};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 32,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = rig->stream,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
     void *params[] = {&in, &out, &words};
     OK(cuLaunchKernelEx(&config, rig_kernel(rig, "probe_digest"), params, NULL));
 }
@@ -501,7 +512,8 @@ static void new_kernel_after_plan(void)
     rig_close(&rig);
 }
 
-/* Slices that are uploaded one by one and only ever reached through the base (fused projections): they belong together. */
+/* Slices that are uploaded one by one and only ever reached through the base (fused projections): they belong together.
+ */
 static void slices_through_base(void)
 {
     struct rig rig;
@@ -583,32 +595,34 @@ static void handle_reused(void)
     rig_open_with(&rig, COUNT, weight_bytes);
     rig_until_streamed(&rig);
     for (unsigned round = 0; round < 12; round++) {
-        CUmodule module = gpu_image_load("probe", GPU_LOAD_MODULE).module;
-        CUfunction function;
+        struct gpu_image image = gpu_image_load("probe", GPU_LOAD_MODULE);
         struct rig_weight *weight = &rig.weight[round % COUNT];
         uint64_t words = weight->bytes / 4;
         if (round % 2 == 0) {
             CUdeviceptr out = rig.out + 8192;
             void *params[] = {&weight->address, &out, &words};
-            OK(cuModuleGetFunction(&function, module, "probe_digest"));
-            OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, rig.stream, params, NULL));
+            OK(cuLaunchKernel(gpu_image_kernel(&image, "probe_digest"), 1, 1, 1, 32, 1, 1, 0, rig.stream, params,
+                              NULL));
         } else {
             uint32_t value = round;
             void *params[] = {&weight->address, &value, &words};
-            OK(cuModuleGetFunction(&function, module, "probe_increment"));
-            OK(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, rig.stream, params, NULL));
+            OK(cuLaunchKernel(gpu_image_kernel(&image, "probe_increment"), 1, 1, 1, 32, 1, 1, 0, rig.stream, params,
+                              NULL));
             for (size_t i = 0; i < words; i++) {
                 weight->host[i] += value;
             }
             rig_changed(weight);
         }
         rig_pass(&rig, NULL, 0);
-        OK(cuModuleUnload(module));
+        gpu_image_unload(&image);
     }
     rig_close(&rig);
 }
 
-#define CASE(name) {#name, name}
+#define CASE(name)  \
+    {               \
+#name, name \
+    }
 static const struct rig_case cases[] = {
     CASE(table_before_plan),
     CASE(table_after_plan),

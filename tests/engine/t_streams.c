@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu.h"
-
 enum { COUNT = 8, MANY = 80 };
 static const size_t weight_bytes = 4 * MIB;
 
@@ -362,10 +360,9 @@ static void second_context_reads(void)
     rig_open_with(&rig, COUNT, weight_bytes);
     rig_until_streamed(&rig);
     CUcontext other = new_context(rig.device);
-    const CUmodule module = gpu_image_load("probe", GPU_LOAD_MODULE).module;
-    CUfunction digest;
+    struct gpu_image image = gpu_image_load("probe", GPU_LOAD_MODULE);
+    const CUfunction digest = gpu_image_kernel(&image, "probe_digest");
     CUstream stream;
-    OK(cuModuleGetFunction(&digest, module, "probe_digest"));
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (unsigned round = 0; round < 2 * COUNT; round++) {
         struct rig_weight *weight = &rig.weight[(round * 3) % COUNT];
@@ -382,6 +379,8 @@ static void second_context_reads(void)
         OK(cuCtxSetCurrent(rig.context));
         rig_pass(&rig, NULL, 0);
     }
+    OK(cuCtxSetCurrent(other));
+    gpu_image_unload(&image);
     OK(cuCtxDestroy(other));
     OK(cuCtxSetCurrent(rig.context));
     rig_close(&rig);
@@ -403,6 +402,7 @@ static void context_made_again(void)
         } else {
             OK(cuDevicePrimaryCtxReset(rig.device));
             OK(cuDevicePrimaryCtxRelease(rig.device));
+            rig_forget(&rig);
         }
     }
 }
@@ -416,7 +416,7 @@ static void own_context_made_again(void)
         memset(&rig, 0, sizeof rig);
         gpu_open("own_context_made_again", GPU_ENTRY_LINK);
         rig.context = new_context(0);
-        rig.module = gpu_image_load("probe", GPU_LOAD_MODULE).module;
+        rig.image = gpu_image_load("probe", GPU_LOAD_MODULE);
         OK(cuStreamCreate(&rig.stream, CU_STREAM_NON_BLOCKING));
         OK(cuMemAlloc(&rig.out, 4096 * 4));
         OK(cuMemsetD32(rig.out, 0, 4096));
@@ -430,10 +430,14 @@ static void own_context_made_again(void)
         }
         HOLDS(rig_plans() > before && rig_streamed_mib() > 0);
         OK(cuCtxDestroy(rig.context));
+        rig_forget(&rig);
     }
 }
 
-#define CASE(name) {#name, name}
+#define CASE(name)  \
+    {               \
+#name, name \
+    }
 static const struct rig_case cases[] = {
     CASE(two_streams),
     CASE(seven_streams),
