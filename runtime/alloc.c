@@ -15,7 +15,8 @@
 struct ov_other {
     uint64_t address;
     size_t bytes, device_bytes;
-    bool small; /* ours to ask for, the driver's to place; else foreign */
+    bool small;  /* ours to ask for, the driver's to place; else foreign */
+    bool global; /* foreign: of a module */
     UT_hash_handle hh;
 };
 
@@ -177,7 +178,7 @@ static void settle_other(struct ov_engine *engine, struct ov_other *other)
     free(other);
 }
 
-static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
+static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, bool global)
 {
     struct ov_engine *engine = ov_engine_here();
     struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
@@ -187,6 +188,7 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
     other->address = address;
     other->bytes = bytes;
     other->device_bytes = device_bytes;
+    other->global = global;
     settle_other(engine, take_other(engine, address));
     pthread_mutex_lock(&engine->lock);
     HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
@@ -199,7 +201,12 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
 
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
 {
-    add_foreign(address, bytes, bytes_on_device);
+    add_foreign(address, bytes, bytes_on_device, false);
+}
+
+void ov_global_added(CUdeviceptr address, size_t bytes)
+{
+    add_foreign(address, bytes, 0, true);
 }
 
 void ov_foreign_removed(CUdeviceptr address)
@@ -218,7 +225,7 @@ void ov_foreign_removed(CUdeviceptr address)
 void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
 {
     if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        add_foreign(HANDLE_KEY(handle), bytes, bytes);
+        add_foreign(HANDLE_KEY(handle), bytes, bytes, false);
     }
 }
 
@@ -242,8 +249,20 @@ void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdevi
     struct ov_other *other, *next;
     HASH_ITER(hh, engine->allocs.other, other, next)
     {
-        if (other->address >> 63 == 0 &&
+        if (other->address >> 63 == 0 && !other->global &&
             (other->small || other->device_bytes > 0 || readable(engine, other->address))) {
+            each(context, other->address, other->bytes);
+        }
+    }
+}
+
+void ov_globals_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
+                     void *context)
+{
+    struct ov_other *other, *next;
+    HASH_ITER(hh, engine->allocs.other, other, next)
+    {
+        if (other->global) {
             each(context, other->address, other->bytes);
         }
     }

@@ -7,9 +7,12 @@
 
 #include "convert.h"
 #include "engine.h"
+#include "gate.h"
+#include "graph_source.h"
 #include "log.h"
 #include "runtime.h"
 #include "scan.h"
+#include "search.h"
 
 #define CHILD_DEPTH 16
 
@@ -220,8 +223,16 @@ CUresult ov_graph_instantiating(CUgraph graph)
     return walk(graph, 0);
 }
 
-void ov_graph_launching(CUgraphExec exec, CUstream stream)
+CUresult ov_graph_launching(CUgraphExec exec, CUstream stream)
+{
+    (void)stream; /* what it touches left the ring when it was instantiated; what it uploads is another matter */
+    ov_gate_enter();
+    bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
+    return armed && ov_search_needed() ? ov_graph_source_search(exec) : CUDA_SUCCESS;
+}
+
+void ov_graph_launched(CUgraphExec exec)
 {
     (void)exec;
-    (void)stream; /* what it touches left the ring when it was instantiated */
+    ov_gate_leave();
 }

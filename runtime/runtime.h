@@ -11,6 +11,9 @@
  *   learn.h      discovery: the log of touches, what stayed unchanged, runs with trusted boundaries, who only reads
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
+ *   search.h     addresses of streamed units in host memory
+ *   graph_source.h   what graphs read from host memory
+ *   zerocopy.h   pinned, registered and managed memory, where the CPU may store addresses unseen
  *   trace.h      the sequence of touches and what comes next (pure: no CUDA)
  *   plan.h       tier and ring place of every unit (pure: no CUDA)
  *   propose.h    where every page should stand
@@ -65,6 +68,12 @@ CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribut
  * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
 void ov_foreign_removed(CUdeviceptr address);
+/* A module global: device memory that its module is counted for, searched all the same. Goes as ov_foreign_removed. */
+void ov_global_added(CUdeviceptr address, size_t bytes);
+/* Host memory that kernels read in place (zerocopy.h). added: after success. removed: before the real call, for any
+ * address that is freed or unregistered. */
+void ov_zerocopy_added(void *host, size_t bytes, bool managed);
+void ov_zerocopy_removed(const void *host);
 /* Physical handles of the program's own (cuMemCreate .. cuMemRelease): counted against the budget. */
 void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop);
 void ov_handle_removed(CUmemGenericAllocationHandle handle);
@@ -131,9 +140,17 @@ void ov_capture_began(CUstream stream); /* after success */
 void ov_capture_ended(CUstream stream); /* after cuStreamEndCapture, whatever its result */
 /* Not CUDA_SUCCESS: what the graph touches could not be taken out of the ring; the wrapper returns it. */
 CUresult ov_graph_instantiating(CUgraph graph); /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
-void ov_graph_launching(CUgraphExec exec, CUstream stream);           /* before cuGraphLaunch */
+/* Around cuGraphLaunch. Not CUDA_SUCCESS: the wrapper returns it without launching; launched is called all the same. */
+CUresult ov_graph_launching(CUgraphExec exec, CUstream stream);
+void ov_graph_launched(CUgraphExec exec);
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params); /* before cuGraphExecKernelNodeSetParams (v2) */
 CUresult ov_graph_copy_params(const struct ov_copy *copy);            /* before cuGraphExecMemcpy/MemsetNodeSetParams */
+/* What an executable graph reads from host memory (graph_source.h); all after success. taken_in: whole, it is now what
+ * the graph is; else the graph is a child of it. destroying: before cuGraphExecDestroy. */
+void ov_graph_taken_in(CUgraphExec exec, CUgraph graph, bool whole);
+void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy);
+void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
+void ov_graph_destroying(CUgraphExec exec);
 void ov_graph_opaque(const char *what); /* a graph form we cannot look into: nothing is streamed any more */
 
 #endif

@@ -2,8 +2,23 @@
 
 #include <string.h>
 
-static inline void test(struct ov_touches *touches, uint64_t word, uint32_t slot)
+#include "zerocopy.h"
+
+struct bounds {
+    uint64_t low, bytes;
+};
+
+static inline struct bounds zerocopy_bounds(void)
 {
+    uint64_t low = atomic_load_explicit(&ov_zerocopy_low, memory_order_relaxed);
+    return (struct bounds){low, atomic_load_explicit(&ov_zerocopy_high, memory_order_relaxed) - low};
+}
+
+static inline void test(struct ov_touches *touches, struct bounds bounds, uint64_t word, uint32_t slot)
+{
+    if (__builtin_expect(word - bounds.low < bounds.bytes, 0)) {
+        touches->exposed = touches->exposed || ov_zerocopy_maybe(word);
+    }
     if (__builtin_expect(ov_arena_has(word), 0)) {
         if (touches->count < OV_TOUCHES) {
             touches->item[touches->count++] = (struct ov_touch){word, slot};
@@ -15,11 +30,12 @@ static inline void test(struct ov_touches *touches, uint64_t word, uint32_t slot
 
 static void scan_buffer(const void *buffer, size_t bytes, struct ov_touches *touches)
 {
+    const struct bounds bounds = zerocopy_bounds();
     const char *at = buffer;
     for (size_t offset = 0; offset + 8 <= bytes; offset += 8) {
         uint64_t word;
         memcpy(&word, at + offset, sizeof word);
-        test(touches, word, (uint32_t)(offset / 8));
+        test(touches, bounds, word, (uint32_t)(offset / 8));
     }
 }
 
@@ -45,6 +61,7 @@ void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, str
 {
     touches->count = 0;
     touches->incomplete = launch->opaque;
+    touches->exposed = false;
     if (launch->extra != NULL) {
         const void *buffer;
         size_t bytes;
@@ -58,11 +75,12 @@ void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, str
             touches->incomplete = true;
             return;
         }
+        const struct bounds bounds = zerocopy_bounds();
         const struct ov_word *word = kernel->word, *end = word + kernel->word_count;
         for (; word < end; word++) {
             uint64_t value;
             memcpy(&value, (const char *)launch->params[word->param] + word->offset, sizeof value);
-            test(touches, value, word->slot);
+            test(touches, bounds, value, word->slot);
         }
     }
 }

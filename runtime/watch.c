@@ -69,14 +69,42 @@ static void digest_other(void *context, CUdeviceptr address, size_t bytes)
     }
 }
 
-/* The launch's memory in the arena, and all small memory, which a kernel may reach by addresses that are not tested. */
-static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash,
-                           uint64_t *sum)
+static void digest_global(void *context, CUdeviceptr address, size_t bytes)
+{
+    struct others_sum *others = context;
+    struct ov_page_digest digest;
+    if (ov_inspect_copied(others->engine, address, bytes, &digest) == CUDA_SUCCESS) {
+        others->sum += digest.addresses * (2 * (address >> 8) + 1);
+    }
+}
+
+/* The launch's memory in the arena and in host memory, and all small memory, which a kernel may reach by addresses that
+ * are not tested. */
+static CUresult digest_all(struct ov_engine *engine, const struct ov_watch *watch, struct ov_hash *hash, uint64_t *sum)
 {
     struct others_sum others = {engine, 0};
     ov_others_each(engine, digest_other, &others);
+    ov_globals_each(engine, digest_global, &others);
+    for (unsigned i = 0; i < watch->hosts; i++) {
+        digest_other(&others, watch->host[i].address, watch->host[i].bytes);
+    }
     *sum = others.sum;
-    return digest_touches(engine, touches, hash, sum);
+    return digest_touches(engine, &watch->touches, hash, sum);
+}
+
+/* Managed memory is among the others. */
+static void note_range(void *context, uint64_t word, uint32_t slot)
+{
+    struct ov_watch *watch = context;
+    struct ov_zerocopy range;
+    (void)slot;
+    if (watch->hosts < OV_WATCH_RANGES && ov_zerocopy_find(word, &range) && !range.managed) {
+        uint64_t begin = ((word & ~(uint64_t)7) < range.address ? range.address + 7 : word) & ~(uint64_t)7;
+        uint64_t end = range.address + range.bytes;
+        end = end - begin > REGION_BYTES ? begin + REGION_BYTES : end;
+        watch->host[watch->hosts].address = begin;
+        watch->host[watch->hosts++].bytes = (size_t)(end - begin);
+    }
 }
 
 /* Slots whose memory changed write it. */
@@ -105,13 +133,16 @@ static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark
     ov_engine_learn(engine);
 }
 
-struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units)
+struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch *launch,
+                                const struct ov_touches *touches, const uint32_t *unit, unsigned units)
 {
     struct ov_watch *watch = calloc(1, sizeof *watch);
     CUresult result = watch != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (watch != NULL) {
         watch->touches = *touches;
+        if (touches->exposed) {
+            ov_scan_words(launch->kernel, launch, note_range, watch);
+        }
     }
     for (unsigned i = 0; i < units; i++) {
         CUresult revoked = ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
@@ -120,7 +151,7 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
         }
     }
     if (result == CUDA_SUCCESS) {
-        result = digest_all(engine, touches, watch->before, &watch->addresses);
+        result = digest_all(engine, watch, watch->before, &watch->addresses);
     }
     if (result != CUDA_SUCCESS) {
         for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
@@ -162,13 +193,19 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
+/* Its address was uploaded or stored while it was on trial (search.c). */
+static bool is_named(const struct ov_engine *engine, const struct ov_unit *unit)
+{
+    return unit->pages > 0 && (engine->learn.memo[unit->first].marks & OV_MARK_HIDDEN) != 0;
+}
+
 void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch)
 {
     struct ov_exclusive section;
     uint64_t addresses = 0;
     (void)ov_exclusive_begin(engine, &section);
     struct ov_hash after[OV_TOUCHES];
-    bool known = digest_all(engine, &watch->touches, after, &addresses) == CUDA_SUCCESS;
+    bool known = digest_all(engine, watch, after, &addresses) == CUDA_SUCCESS;
     bool emits = !known || addresses != watch->addresses;
     if (known) {
         judge_outputs(kernel, watch, after);
@@ -180,7 +217,8 @@ void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_
     for (unsigned i = 0; i < watch->units; i++) {
         bool same = unchanged(engine, &engine->ring.unit[watch->unit[i]]);
         set_pairs(engine, kernel, &watch->touches, watch->unit[i], same ? OV_SLOT_READER : OV_SLOT_WRITER);
-        if (!same || emits || ov_unit_restore(engine, watch->unit[i]) != CUDA_SUCCESS) {
+        bool named = emits || is_named(engine, &engine->ring.unit[watch->unit[i]]);
+        if (!same || named || ov_unit_restore(engine, watch->unit[i]) != CUDA_SUCCESS) {
             leave_in_host(engine, watch->unit[i], same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
         }
     }

@@ -20,9 +20,12 @@
 
 #include "inspect.h"
 #include "scan.h"
+#include "zerocopy.h"
 
 /* Launches of a kernel in discovery that are looked at for emitted addresses. */
 #define OV_WATCH_LAUNCHES 4
+/* Ranges of zero-copy memory of one launch that are looked at for them. */
+#define OV_WATCH_RANGES 8
 
 struct ov_watch {
     struct ov_touches touches;
@@ -30,13 +33,18 @@ struct ov_watch {
     unsigned units;
     struct ov_hash before[OV_TOUCHES]; /* of what each touch reaches */
     uint64_t addresses;                /* digest before the launch */
+    struct {
+        CUdeviceptr address;
+        size_t bytes;
+    } host[OV_WATCH_RANGES]; /* zero-copy memory that the launch passes */
+    unsigned hosts;
 };
 
 struct ov_engine;
 
 /* NULL: no memory, or the device refused; then the units, if any, are out of the ring for good. */
-struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units);
+struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch *launch,
+                                const struct ov_touches *touches, const uint32_t *unit, unsigned units);
 /* After the launch: waits for it, judges, restores. Takes its own exclusive section. Frees the watch. */
 void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch);
 

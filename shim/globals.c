@@ -31,7 +31,7 @@ static bool remember(const void *owner, CUdeviceptr address)
 void ov_global_found(const void *owner, CUdeviceptr address, size_t bytes)
 {
     if (remember(owner, address)) {
-        ov_foreign_added(address, bytes, 0);
+        ov_global_added(address, bytes);
     }
 }
 

@@ -162,6 +162,23 @@ ENTRY(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned flags))
     return CUDA_SUCCESS;
 }
 
+ENTRY(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
+{
+    (void)bytes;
+    (void)flags;
+    CALLED("cuMemHostAlloc");
+    *out = (void *)0x7000;
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemAllocHost_v2, (void **out, size_t bytes))
+{
+    (void)bytes;
+    CALLED("cuMemAllocHost_v2");
+    *out = (void *)0x7100;
+    return CUDA_SUCCESS;
+}
+
 #define POOL_ENTRIES(suffix)                                                                                      \
     ENTRY(cuMemAllocAsync##suffix, (CUdeviceptr * out, size_t bytes, CUstream stream))                            \
     {                                                                                                             \
