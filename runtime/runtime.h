@@ -74,6 +74,10 @@ void ov_global_added(CUdeviceptr address, size_t bytes);
  * address that is freed or unregistered. */
 void ov_zerocopy_added(void *host, size_t bytes, bool managed);
 void ov_zerocopy_removed(const void *host);
+/* An address was made part of an object of `bytes` bytes (a tensor map), after success. The object is found by the
+ * address in it; where it cannot be seen, the memory is not streamed. Not CUDA_SUCCESS: it could not be taken out of
+ * the ring, and the wrapper returns that. */
+CUresult ov_address_encoded(const void *object, size_t bytes, CUdeviceptr address);
 /* Physical handles of the program's own (cuMemCreate .. cuMemRelease): counted against the budget. */
 void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop);
 void ov_handle_removed(CUmemGenericAllocationHandle handle);

@@ -4,33 +4,37 @@
 
 #include "zerocopy.h"
 
+/* One test tells most words from addresses: between the least and the greatest that matter at all. */
 struct bounds {
     uint64_t low, bytes;
 };
 
-static inline struct bounds zerocopy_bounds(void)
+static inline struct bounds bounds_of_all(void)
 {
     uint64_t low = atomic_load_explicit(&ov_zerocopy_low, memory_order_relaxed);
-    return (struct bounds){low, atomic_load_explicit(&ov_zerocopy_high, memory_order_relaxed) - low};
+    uint64_t high = atomic_load_explicit(&ov_zerocopy_high, memory_order_relaxed);
+    low = low < ov_arena_base ? low : ov_arena_base;
+    high = high > ov_arena_base + ov_arena_bytes ? high : ov_arena_base + ov_arena_bytes;
+    return (struct bounds){low, high - low};
 }
 
 static inline void test(struct ov_touches *touches, struct bounds bounds, uint64_t word, uint32_t slot)
 {
-    if (__builtin_expect(word - bounds.low < bounds.bytes, 0)) {
-        touches->exposed = touches->exposed || ov_zerocopy_maybe(word);
+    if (__builtin_expect(word - bounds.low >= bounds.bytes, 1)) {
+        return;
     }
-    if (__builtin_expect(ov_arena_has(word), 0)) {
-        if (touches->count < OV_TOUCHES) {
-            touches->item[touches->count++] = (struct ov_touch){word, slot};
-        } else {
-            touches->incomplete = true;
-        }
+    if (!ov_arena_has(word)) {
+        touches->exposed = touches->exposed || ov_zerocopy_maybe(word);
+    } else if (touches->count < OV_TOUCHES) {
+        touches->item[touches->count++] = (struct ov_touch){word, slot};
+    } else {
+        touches->incomplete = true;
     }
 }
 
 static void scan_buffer(const void *buffer, size_t bytes, struct ov_touches *touches)
 {
-    const struct bounds bounds = zerocopy_bounds();
+    const struct bounds bounds = bounds_of_all();
     const char *at = buffer;
     for (size_t offset = 0; offset + 8 <= bytes; offset += 8) {
         uint64_t word;
@@ -75,7 +79,7 @@ void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, str
             touches->incomplete = true;
             return;
         }
-        const struct bounds bounds = zerocopy_bounds();
+        const struct bounds bounds = bounds_of_all();
         const struct ov_word *word = kernel->word, *end = word + kernel->word_count;
         for (; word < end; word++) {
             uint64_t value;

@@ -8,6 +8,8 @@
 
 #include "convert.h"
 #include "engine.h"
+#include "log.h"
+#include "runtime.h"
 
 /* Words that are tested together before one is looked at alone: the compiler makes vectors of it. */
 #define BLOCK_WORDS 256u
@@ -53,6 +55,25 @@ static CUresult reach(uint64_t address)
     }
     ov_exclusive_end(engine, &section);
     return result;
+}
+
+CUresult ov_address_encoded(const void *object, size_t bytes, CUdeviceptr address)
+{
+    struct ov_engine *engine = ov_engine_of(address);
+    bool seen = engine == NULL;
+    for (size_t at = 0; at + 8 <= bytes && !seen; at += 8) {
+        uint64_t word;
+        memcpy(&word, (const char *)object + at, sizeof word);
+        seen = word == address;
+    }
+    if (seen) {
+        return CUDA_SUCCESS;
+    }
+    ov_log_once(OV_LOG_INFO, "descriptors of this driver hide their addresses: what they describe is not streamed");
+    pthread_mutex_lock(&engine->lock);
+    ov_learn_mark(engine, address, OV_MARK_HIDDEN);
+    pthread_mutex_unlock(&engine->lock);
+    return reach(address);
 }
 
 static bool any_address(const char *from, size_t words)

@@ -6,8 +6,9 @@
  * Addresses of what is not streamed need no attention: the next study finds them where they are (study.c).
  *
  * Call inside the gate, so that no plan comes between the search and the driver's call that makes the bytes visible to
- * the device; without the engine's lock. May enter an exclusive section, so look at everything anew afterwards. Not
- * CUDA_SUCCESS: a unit could not be taken out, and the program's call has to be refused with that code.
+ * the device (ov_address_encoded, runtime.h, needs no gate); without the engine's lock. May enter an exclusive section,
+ * so look at everything anew afterwards. Not CUDA_SUCCESS: a unit could not be taken out, and the program's call has to
+ * be refused with that code.
  */
 #ifndef OV_SEARCH_H
 #define OV_SEARCH_H

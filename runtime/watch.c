@@ -133,6 +133,28 @@ static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark
     ov_engine_learn(engine);
 }
 
+struct opening {
+    struct ov_engine *engine;
+    bool open;
+};
+
+/* Memory that copies filled and that a launch passes is a weight. All other memory may take a result. */
+static void find_output(void *context, uint64_t word, uint32_t slot)
+{
+    struct opening *opening = context;
+    struct ov_engine *engine = opening->engine;
+    struct ov_zerocopy range;
+    (void)slot;
+    if (ov_engine_of(word) == engine) {
+        uint32_t page = ov_arena_page(&engine->arena, word);
+        opening->open = opening->open || (ov_alloc_of(engine, page) != NULL &&
+                                          engine->learn.memo[page].uploaded < OV_PAGE_BYTES / 10 * 9);
+    } else {
+        opening->open =
+            opening->open || ov_arena_has(word) || ov_others_hold(engine, word) || ov_zerocopy_find(word, &range);
+    }
+}
+
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch *launch,
                                 const struct ov_touches *touches, const uint32_t *unit, unsigned units)
 {
@@ -143,6 +165,9 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch
         if (touches->exposed) {
             ov_scan_words(launch->kernel, launch, note_range, watch);
         }
+        struct opening opening = {engine, launch->kernel == NULL};
+        ov_scan_words(launch->kernel, launch, find_output, &opening);
+        watch->open = opening.open;
     }
     for (unsigned i = 0; i < units; i++) {
         CUresult revoked = ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
@@ -206,13 +231,14 @@ void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_
     (void)ov_exclusive_begin(engine, &section);
     struct ov_hash after[OV_TOUCHES];
     bool known = digest_all(engine, watch, after, &addresses) == CUDA_SUCCESS;
-    bool emits = !known || addresses != watch->addresses;
+    bool emits = !known || addresses != watch->addresses || !watch->open;
     if (known) {
         judge_outputs(kernel, watch, after);
     }
     if (emits && kernel != NULL) {
         atomic_store(&kernel->emits, true);
-        ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);
+        ov_log(OV_LOG_INFO, "kernel %s %s: what it takes is not streamed", kernel->name,
+               watch->open ? "writes addresses" : "leaves its result where nobody looks");
     }
     for (unsigned i = 0; i < watch->units; i++) {
         bool same = unchanged(engine, &engine->ring.unit[watch->unit[i]]);

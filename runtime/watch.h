@@ -8,7 +8,8 @@
  * kernel in discovery: the memory from the address on, up to the next address of the same launch, is hashed before and
  * after. Changed: a writer. does it emit?    Asked of the first launches of each kernel in discovery, and of every
  * launch of the first kind: are there other arena addresses in the memory it reached than before? Then it computes
- * pointers, and what it takes can be reached by others who do not name it: never streamed.
+ * pointers, and what it takes can be reached by others who do not name it: never streamed. The same holds for a kernel
+ * that leaves its result nowhere that is looked at: a module's global that the program never asked for, mostly.
  *
  * A watched launch waits for the device twice; there are few. All functions but ov_watch_end need an exclusive section.
  */
@@ -38,6 +39,7 @@ struct ov_watch {
         size_t bytes;
     } host[OV_WATCH_RANGES]; /* zero-copy memory that the launch passes */
     unsigned hosts;
+    bool open; /* it passes memory that it may leave a result in and that is looked at */
 };
 
 struct ov_engine;

@@ -124,6 +124,12 @@ void ov_zerocopy_removed(const void *host)
     record("zerocopy_removed %p", host);
 }
 
+CUresult ov_address_encoded(const void *object, size_t bytes, CUdeviceptr address)
+{
+    record("address_encoded %p bytes=%zu %#llx", object, bytes, address);
+    return CUDA_SUCCESS;
+}
+
 void ov_foreign_removed(CUdeviceptr address)
 {
     record("foreign_removed %#llx", address);

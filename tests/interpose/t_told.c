@@ -81,6 +81,23 @@ static void pinned_memory(void)
     EXPECT("zerocopy_removed 0x7000", "driver cuMemFreeHost");
 }
 
+/* Descriptors are told when they are made, and again when their address changes. */
+static void tensor_maps(void)
+{
+    static CUtensorMap map;
+    void *const memory = (void *)0x4000;
+    const char *const told = line("address_encoded %p bytes=%zu 0x4000", (void *)&map, sizeof map);
+    attach();
+    CHECK(elf_cuTensorMapEncodeTiled(&map, 0, 1, memory, NULL, NULL, NULL, NULL, 0, 0, 0, 0) == 0);
+    EXPECT("driver cuTensorMapEncodeTiled", told);
+    CHECK(elf_cuTensorMapEncodeIm2col(&map, 0, 3, memory, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 0, 0, 0) == 0);
+    EXPECT("driver cuTensorMapEncodeIm2col", told);
+    CHECK(elf_cuTensorMapEncodeIm2colWide(&map, 0, 3, memory, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0) == 0);
+    EXPECT("driver cuTensorMapEncodeIm2colWide", told);
+    CHECK(elf_cuTensorMapReplaceAddress(&map, memory) == 0);
+    EXPECT("driver cuTensorMapReplaceAddress", told);
+}
+
 static void own_mappings(void)
 {
     const CUmemAllocationProp prop = {.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
@@ -386,6 +403,6 @@ static void ipc(void)
     EXPECT("driver cuIpcGetMemHandle", "mem_get_address_range 0x10", "driver cuMemGetAddressRange_v2");
 }
 
-TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(pinned_memory), CASE(own_mappings), CASE(failures),
-           CASE(modules), CASE(libraries), CASE(enumerations), CASE(globals), CASE(quiet_points), CASE(contexts),
-           CASE(captures), CASE(instantiations), CASE(node_params), CASE(any_node_params), CASE(ipc))
+TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(pinned_memory), CASE(tensor_maps), CASE(own_mappings),
+           CASE(failures), CASE(modules), CASE(libraries), CASE(enumerations), CASE(globals), CASE(quiet_points),
+           CASE(contexts), CASE(captures), CASE(instantiations), CASE(node_params), CASE(any_node_params), CASE(ipc))

@@ -53,3 +53,12 @@ KERNEL3(hidden_read_stored_map, const struct hidden_map *, map, uint32_t *, out,
         out[i] = map->address[i];
     }
 }
+
+/* The same of a driver that writes the complement (SIM_MAPS). */
+KERNEL3(hidden_read_opaque_map, struct hidden_map, map, uint32_t *, out, uint64_t, words,
+        READS(~(uintptr_t)map.address, 4 * words) WRITES(out, 4 * words))
+{
+    FOR_EACH(i, words) {
+        out[i] = ((const uint32_t *)~(uintptr_t)map.address)[i];
+    }
+}
