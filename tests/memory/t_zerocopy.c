@@ -302,6 +302,8 @@ static void written_by_kernel(bool early)
         }
         rig_pass(&rig, NULL, 0);
     }
+    /* It has to be known before the next kernel is launched: here everything is done at once, on a GPU it is not. */
+    HOLDS(rig_logged("probe_write_pointer writes addresses"));
     OK(cuMemFreeHost(host));
     rig_close(&rig);
 }
