@@ -36,7 +36,9 @@ enum stack_pointers {
     POINTERS_EXTRA,
     POINTERS_EX,
     POINTERS_COOPERATIVE,
-    POINTERS_MIX,
+    POINTERS_MIX, /* those above in turn */
+    POINTERS_PINNED,
+    POINTERS_MANAGED,
 };
 enum stack_alloc { ALLOC_EACH, ALLOC_ONE, ALLOC_SEGMENTS };
 enum stack_sparse { SPARSE_NONE, SPARSE_EMBEDDING, SPARSE_EXPERTS, SPARSE_BOTH };
