@@ -11,7 +11,7 @@ without=graph,devices,threads,sparse,stale,workspace,cache,alloc,lanes
 
 streamed=0 failed=0
 for seed in $(seq "$from" "$to"); do
-    program=(--random --seed "$seed" --pointers "$style" --without "$without" --sizes 2M,4M --weights $((1 + seed % 2))
+    program=(--random --seed "$seed" --pointers "$style" --without "$without" --sizes "2M,4M" --weights $((1 + seed % 2))
         --layers $((6 + seed % 4))
         --passes $((9 + seed % 4)) )
     [ $((seed % 3)) -eq 0 ] || program+=(--late-writes 0 --realloc 0 --readback 0)
