@@ -30,7 +30,7 @@ struct verdict {
     unsigned take_outs, trials;
 };
 
-static void take_out(struct verdict *verdict, uint32_t unit, enum ov_mark mark)
+static void take_out(struct verdict *verdict, uint32_t unit, unsigned mark)
 {
     for (unsigned i = 0; i < verdict->take_outs; i++) {
         if (verdict->take_out[i] == unit) {
@@ -133,8 +133,10 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
             take_out(verdict, unit, OV_MARK_HIDDEN);
         } else if (state == OV_SLOT_WRITER) {
             take_out(verdict, unit, OV_MARK_WRITTEN);
-        } else if (state != OV_SLOT_READER) {
-            if (shares_allocation(engine, unit)) {
+        } else if (state != OV_SLOT_READER && !ov_watch_tries(launch->watch, unit)) {
+            if (engine->ring.unit[unit].on_trial) {
+                take_out(verdict, unit, 0); /* by another thread's launch: its judgement then is about both */
+            } else if (shares_allocation(engine, unit)) {
                 try_whole_allocation(engine, verdict, unit);
             } else {
                 try_unit(verdict, unit);
@@ -254,8 +256,10 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         if (acquired == OV_ACQUIRED) {
             return CUDA_SUCCESS;
         }
-        round--; /* busy: the other thread is between begin and end of its launch */
+        round--; /* busy: the other thread is between begin and end of its launch, and may have to close the gate */
+        int depth = ov_gate_step_out();
         sched_yield();
+        ov_gate_step_in(depth);
     }
     ov_log_once(OV_LOG_ERROR, "a launch was given up: its weights could not be brought to the device");
     launch->units = 0;
