@@ -95,6 +95,7 @@ void ov_context_leave(bool entered);
 struct ov_exclusive {
     int gate_depth;
     bool entered;
+    bool idle; /* the device was waited for, and stays idle: no capture is active, and none begins meanwhile */
     CUstreamCaptureMode mode;
     CUresult result;
 };

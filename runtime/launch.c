@@ -145,15 +145,17 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
     }
 }
 
+/* Not while somebody captures: the device cannot be waited for. */
 static bool wants_watch(const struct ov_engine *engine, const struct ov_launch *launch)
 {
-    return engine->learning && engine->inspect.ready && launch->kernel != NULL && launch->watch == NULL &&
+    return engine->learning && engine->inspect.ready && atomic_load(&ov_captures) == 0 && launch->kernel != NULL &&
+           launch->watch == NULL &&
            atomic_load_explicit(&launch->kernel->watched, memory_order_relaxed) < OV_WATCH_LAUNCHES;
 }
 
 /* Takes out and tries what judge() said; looks at it again first, since others may have been faster. */
 static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches,
-                       bool foreign, bool capturing)
+                       bool foreign)
 {
     struct ov_exclusive section;
     struct verdict verdict;
@@ -162,7 +164,7 @@ static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const
     for (unsigned i = 0; i < verdict.take_outs; i++) {
         (void)ov_unit_revoke(engine, verdict.take_out[i], verdict.mark[i]);
     }
-    bool watch = (verdict.trials > 0 || wants_watch(engine, launch)) && !capturing && launch->watch == NULL;
+    bool watch = (verdict.trials > 0 || wants_watch(engine, launch)) && section.idle && launch->watch == NULL;
     if (watch) {
         launch->watch = ov_watch_begin(engine, touches, verdict.on_trial, verdict.trials);
         if (launch->kernel != NULL) {
@@ -232,7 +234,7 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         }
         if (verdict.take_outs > 0 || verdict.trials > 0 || wants_watch(engine, launch)) {
             pthread_mutex_unlock(&engine->lock);
-            leave_path(engine, launch, touches, foreign, capturing);
+            leave_path(engine, launch, touches, foreign);
             continue;
         }
         if (launch->units == 0) {

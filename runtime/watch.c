@@ -162,11 +162,9 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
-void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch)
+static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
-    struct ov_exclusive section;
     uint64_t addresses = 0;
-    (void)ov_exclusive_begin(engine, &section);
     struct ov_hash after[OV_TOUCHES];
     bool known = digest_all(engine, &watch->touches, after, &addresses) == CUDA_SUCCESS;
     bool emits = !known || addresses != watch->addresses;
@@ -191,6 +189,24 @@ void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_
             }
         }
     }
+}
+
+/* The launch may still be running: somebody began to capture after it was submitted. It was not looked at, then. */
+static void give_up(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
+{
+    for (unsigned i = 0; i < watch->units; i++) {
+        leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
+    }
+    if (kernel != NULL) {
+        atomic_fetch_sub(&kernel->watched, 1);
+    }
+}
+
+void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch)
+{
+    struct ov_exclusive section;
+    (void)ov_exclusive_begin(engine, &section);
+    (section.idle ? judge : give_up)(engine, kernel, watch);
     engine->watches--;
     ov_exclusive_end(engine, &section);
     free(watch);
