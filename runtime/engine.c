@@ -299,6 +299,7 @@ void ov_engine_close(struct ov_engine *engine)
         return;
     }
     ov_ring_close(engine);
+    ov_reach_close(engine);
     ov_inspect_close(engine);
     ov_allocs_drop(engine);
     ov_learn_close(engine);

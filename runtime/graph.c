@@ -52,7 +52,7 @@ static CUresult pin(uint64_t from, uint64_t to)
     bool streamed = false;
     for (uint64_t at = from; at < to && engine->ring.streamed_count > 0; at = (at & ~(page - 1)) + page) {
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
-        streamed = streamed || (unit != 0 && unit != OV_UNIT_COLD);
+        streamed = streamed || ov_is_unit(unit);
     }
     pthread_mutex_unlock(&engine->lock);
     if (!streamed) {
@@ -62,7 +62,7 @@ static CUresult pin(uint64_t from, uint64_t to)
     CUresult result = ov_exclusive_begin(engine, &section);
     for (uint64_t at = from; at < to && result == CUDA_SUCCESS; at = (at & ~(page - 1)) + page) {
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
-        if (unit != 0 && unit != OV_UNIT_COLD) {
+        if (ov_is_unit(unit)) {
             result = ov_unit_revoke(engine, unit - 1, OV_MARK_GRAPH);
         }
     }

@@ -9,6 +9,7 @@
  *   image.h      parameter layouts from code images, for drivers that cannot tell
  *   scan.h       launch parameters -> addresses inside the arena
  *   learn.h      discovery: the log of touches, what stayed unchanged, runs with trusted boundaries, who only reads
+ *   reach.h      launches that may write into streamed units from in front of them
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
  *   trace.h      the sequence of touches and what comes next (pure: no CUDA)

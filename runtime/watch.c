@@ -105,13 +105,25 @@ static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark
     ov_engine_learn(engine);
 }
 
+bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot)
+{
+    if (kernel == NULL) {
+        return false;
+    }
+    uint32_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    uint32_t wanted = launches < OV_WATCH_LAUNCHES ? launches : OV_WATCH_LAUNCHES;
+    enum ov_slot_state state = ov_slot(kernel, slot);
+    return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
+}
+
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units)
+                                unsigned units, bool outputs)
 {
     struct ov_watch *watch = calloc(1, sizeof *watch);
     CUresult result = watch != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (watch != NULL) {
         watch->touches = *touches;
+        watch->outputs = outputs;
     }
     for (unsigned i = 0; i < units; i++) {
         CUresult revoked = ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
@@ -119,7 +131,7 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
             watch->unit[watch->units++] = unit[i];
         }
     }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && outputs) {
         result = digest_all(engine, touches, watch->before, &watch->addresses);
     }
     if (result != CUDA_SUCCESS) {
@@ -162,7 +174,8 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
-static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
+/* Whether it emits addresses. */
+static bool judge_touches(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
     uint64_t addresses = 0;
     struct ov_hash after[OV_TOUCHES];
@@ -175,12 +188,33 @@ static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const stru
         atomic_store(&kernel->emits, true);
         ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);
     }
+    return emits;
+}
+
+/* The addresses in front of units that were on trial: none reaches them. */
+static void note_near(struct ov_engine *engine, const struct ov_kernel *kernel, const struct ov_watch *watch)
+{
+    for (unsigned i = 0; i < watch->touches.count; i++) {
+        uint64_t address = watch->touches.item[i].address;
+        if (ov_engine_of(address) == engine && ov_unit_at(&engine->arena, &engine->ring, address) == OV_UNIT_NEAR) {
+            ov_reach_note(engine, kernel, address);
+        }
+    }
+}
+
+static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
+{
+    bool emits = watch->outputs && judge_touches(engine, kernel, watch), all_same = true;
     for (unsigned i = 0; i < watch->units; i++) {
         bool same = unchanged(engine, &engine->ring.unit[watch->unit[i]]);
         set_pairs(engine, kernel, &watch->touches, watch->unit[i], same ? OV_SLOT_READER : OV_SLOT_WRITER);
         if (!same || emits || ov_unit_restore(engine, watch->unit[i]) != CUDA_SUCCESS) {
             leave_in_host(engine, watch->unit[i], same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
         }
+        all_same = all_same && same;
+    }
+    if (watch->units > 0 && all_same) {
+        note_near(engine, kernel, watch);
     }
     if (emits) {
         for (unsigned i = 0; i < watch->touches.count; i++) {
@@ -197,7 +231,7 @@ static void give_up(struct ov_engine *engine, struct ov_kernel *kernel, const st
     for (unsigned i = 0; i < watch->units; i++) {
         leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
     }
-    if (kernel != NULL) {
+    if (kernel != NULL && watch->outputs) {
         atomic_fetch_sub(&kernel->watched, 1);
     }
 }
