@@ -281,7 +281,8 @@ static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost
         return;
     }
     struct ov_exclusive section;
-    if (ov_exclusive_begin(engine, &section) == CUDA_SUCCESS) {
+    (void)ov_exclusive_begin(engine, &section);
+    if (section.idle) {
         if (planned) {
             /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for
              * each step. What of it stays unused comes back after some quiet points. */
@@ -424,7 +425,7 @@ static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address)
         (alloc == NULL || address != ov_page_address(&engine->arena, alloc->first) || alloc->doomed)) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && atomic_load(&ov_captures) != 0) {
+    if (result == CUDA_SUCCESS && !section.idle) {
         alloc->doomed = true; /* the device cannot be waited for while somebody captures */
         engine->allocs.doomed++;
     } else if (result == CUDA_SUCCESS) {

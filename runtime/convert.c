@@ -379,6 +379,7 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         verify_masters(engine);
     }
     mark_cold(engine);
+    ov_reach_renew(engine);
     measure_link(engine);
     preload_trace(engine);
     engine->plans++;

@@ -258,16 +258,19 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     ov_gate_close();
     section->entered = ov_context_enter(engine);
     section->result = CUDA_SUCCESS;
-    if (atomic_load(&ov_captures) == 0) {
+    /* Captures begin inside the gate, but may end at any time: this is the only look at their number. */
+    bool captures = atomic_load(&ov_captures) != 0;
+    if (!captures) {
         section->result = wait_for_device(engine);
     }
     section->waited_ns = now_ns() - section->begin_ns;
+    section->idle = !captures && section->result == CUDA_SUCCESS;
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
     section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     pthread_mutex_lock(&engine->lock);
     engine->arena.frozen = section->result;
-    if (engine->allocs.doomed > 0 && section->result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0) {
+    if (engine->allocs.doomed > 0 && section->idle) {
         ov_allocs_reap(engine);
     }
     return section->result;
@@ -315,6 +318,7 @@ void ov_engine_close(struct ov_engine *engine)
         return;
     }
     ov_ring_close(engine);
+    ov_reach_close(engine);
     ov_inspect_close(engine);
     ov_allocs_drop(engine);
     ov_learn_close(engine);

@@ -31,6 +31,7 @@
 #include "learn.h"
 #include "ledger.h"
 #include "options.h"
+#include "reach.h"
 #include "ring.h"
 
 #define OV_FOREIGN_CONTEXTS 8
@@ -48,6 +49,7 @@ struct ov_engine {
     struct ov_learn learn;
     struct ov_inspect inspect;
     struct ov_ring ring; /* units and their places */
+    struct ov_reach reach;
     bool armed;
     bool learning;
     _Atomic bool learning_now; /* the same, read without the lock in the launch path */
@@ -98,6 +100,7 @@ void ov_context_leave(bool entered);
 struct ov_exclusive {
     int gate_depth;
     bool entered;
+    bool idle; /* the device was waited for, and stays idle: no capture is active, and none begins meanwhile */
     CUstreamCaptureMode mode;
     CUresult result;
     const char *by;               /* who asked for it */

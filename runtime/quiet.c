@@ -114,7 +114,8 @@ static void attend(struct ov_engine *engine)
         return;
     }
     uint64_t begin = now_ns();
-    if (ov_exclusive_begin(engine, &section) != CUDA_SUCCESS) {
+    (void)ov_exclusive_begin(engine, &section);
+    if (!section.idle) {
         work = NOTHING;
         replan = false;
     }

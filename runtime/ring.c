@@ -535,7 +535,7 @@ void ov_ring_remove(struct ov_engine *engine, uint32_t index)
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
     for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
-        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+        atomic_store_explicit(&engine->arena.unit[p], OV_UNIT_NEAR, memory_order_relaxed);
     }
     set_edges(ring, unit, 0);
     for (uint32_t p = 0; p < ring->pages; p++) {

@@ -73,6 +73,7 @@ struct ov_edge {
 };
 /* Special values of ov_arena.unit[]. */
 #define OV_UNIT_EDGE 0x80000000u /* bit: the rest is 1 + index of an edge */
+#define OV_UNIT_NEAR 0x7ffffffeu /* no unit, but streamed ones may follow in the same allocation (reach.h) */
 #define OV_UNIT_COLD                                                                                \
     0x7fffffffu /* no unit, but host memory that nobody was expected to touch: the plan is outdated \
                  */
@@ -121,7 +122,13 @@ struct ov_ring {
 
 struct ov_engine;
 
-/* 1 + index of the streamed unit that an arena address touches, 0: none. */
+/* Whether a value of ov_arena.unit[], or what ov_unit_at returned, names a unit. */
+static inline bool ov_is_unit(uint32_t unit)
+{
+    return unit - 1 < OV_UNIT_NEAR - 1;
+}
+
+/* 1 + index of the streamed unit that an arena address touches, 0: none; or OV_UNIT_NEAR, OV_UNIT_COLD. */
 static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_ring *ring, uint64_t address)
 {
     uint32_t unit = atomic_load_explicit(&arena->unit[ov_arena_page(arena, address)], memory_order_relaxed);
@@ -133,6 +140,7 @@ static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_
                 unit = atomic_load_explicit(&edge->unit, memory_order_relaxed);
             }
         }
+        unit = unit != 0 ? unit : OV_UNIT_NEAR;
     }
     return unit;
 }

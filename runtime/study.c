@@ -303,18 +303,6 @@ static bool ambiguous(const struct ov_log_entry *entry)
     return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
 }
 
-/* A slot that was looked at often enough, and did not write while another slot of its kernel did. */
-static bool reads_only(const struct ov_kernel *kernel, uint32_t slot)
-{
-    if (kernel == NULL) {
-        return false;
-    }
-    uint32_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
-    uint32_t wanted = launches < OV_WATCH_LAUNCHES ? launches : OV_WATCH_LAUNCHES;
-    enum ov_slot_state state = ov_slot(kernel, slot);
-    return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
-}
-
 static bool filled_by_copies(const struct study *study, const struct ov_run *run)
 {
     const struct ov_alloc *alloc = ov_alloc_of(study->engine, run->first);
@@ -356,7 +344,7 @@ static bool keep_innocent(struct study *study)
         const struct ov_log_entry *entry = &study->entry[i];
         if (study->run[i] != 0 && study->place[i] >= since[study->run[i] - 1]) { /* earlier writes made it what it is */
             bool writes = entry->kernel != NULL && ov_slot(entry->kernel, entry->slot) == OV_SLOT_WRITER;
-            what[study->run[i] - 1] |= writes ? WRITTEN : reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
+            what[study->run[i] - 1] |= writes ? WRITTEN : ov_watch_reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
         }
     }
     uint32_t kept = 0;

@@ -30,15 +30,21 @@ struct ov_watch {
     struct ov_touches touches;
     uint32_t unit[OV_LAUNCH_UNITS]; /* on trial */
     unsigned units;
+    bool outputs;                      /* else nothing below is filled */
     struct ov_hash before[OV_TOUCHES]; /* of what each touch reaches */
     uint64_t addresses;                /* digest before the launch */
 };
 
 struct ov_engine;
+struct ov_kernel;
 
-/* NULL: no memory, or the device refused; then the units, if any, are out of the ring for good. */
+/* A slot that was looked at often enough, and did not write while another slot of its kernel did; or is known to read.
+ */
+bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot);
+/* `outputs`: all three questions are asked, else only whether the units change. NULL: no memory, or the device refused;
+ * then the units, if any, are out of the ring for good. */
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units);
+                                unsigned units, bool outputs);
 /* Whether the unit is on trial by this watch (which may be NULL). */
 bool ov_watch_tries(const struct ov_watch *watch, uint32_t unit);
 /* After the launch: waits for it, judges, restores. Takes its own exclusive section. Frees the watch. */
