@@ -32,6 +32,7 @@
 #include "ledger.h"
 #include "options.h"
 #include "ring.h"
+#include "vmm.h"
 
 #define OV_FOREIGN_CONTEXTS 8
 
@@ -45,6 +46,7 @@ struct ov_engine {
     struct ov_ledger ledger;
     struct ov_arena arena;
     struct ov_allocs allocs;
+    struct ov_vmm vmm;
     struct ov_learn learn;
     struct ov_inspect inspect;
     struct ov_ring ring; /* units and their places */

@@ -24,7 +24,7 @@ static bool has_unseen(const struct ov_engine *engine)
 {
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal != 0 && alloc->dirty && !engine->learn.memo[alloc->first].hashed) {
+        if (alloc->ordinal != 0 && alloc->dirty && alloc->unseen) {
             return true;
         }
     }

@@ -193,21 +193,40 @@ static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t 
     return at - begin >= (aligned ? ov_opt.min_unit_bytes : least << OV_PAGE_SHIFT);
 }
 
-static bool form_alloc(struct study *study, const struct ov_alloc *alloc)
+/* The runs of [begin, limit), which is all of an allocation or what lies between two holes of a reservation. */
+static bool form_stretch(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t limit)
 {
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
-    uint64_t begin = base;
     for (uint32_t i = 0; i < alloc->edge_count; i++) {
         uint64_t at = base + alloc->edge[i] / 2;
-        if (at > begin && at < base + alloc->bytes && worth_ending(alloc, begin, at) &&
-            boundary_trusted(study, alloc, i)) {
+        if (at > begin && at < limit && worth_ending(alloc, begin, at) && boundary_trusted(study, alloc, i)) {
             if (!add_run(study, alloc, begin, at)) {
                 return false;
             }
             begin = at;
         }
     }
-    return add_run(study, alloc, begin, base + alloc->bytes);
+    return add_run(study, alloc, begin, limit);
+}
+
+static bool form_alloc(struct study *study, const struct ov_alloc *alloc)
+{
+    const struct ov_arena *arena = &study->engine->arena;
+    uint64_t base = ov_page_address(arena, alloc->first);
+    if (!alloc->reserved) {
+        return form_stretch(study, alloc, base, base + alloc->bytes);
+    }
+    uint32_t end = alloc->first + alloc->pages;
+    for (uint32_t p = alloc->first; p < end; p++) {
+        uint32_t first = p;
+        while (p < end && arena->page[p].backing != OV_NONE) {
+            p++;
+        }
+        if (p > first && !form_stretch(study, alloc, ov_page_address(arena, first), ov_page_address(arena, p))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Units of an earlier plan that this discovery did not see at work are kept as they are, if they still stand. */

@@ -1,9 +1,9 @@
 /*
  * hooks_memory.c - allocation, release, and questions about memory.
  *
- * cuMemAlloc, cuMemFree and the questions are the engine's to answer. All other memory is the driver's; the engine
- * hears of it after it was made and before it is given back, because afterwards the address may already be somebody
- * else's.
+ * cuMemAlloc, cuMemFree and the questions are the engine's to answer (hooks_vmm.c: what the program maps itself). All
+ * other memory is the driver's; the engine hears of it after it was made and before it is given back, because
+ * afterwards the address may already be somebody else's.
  */
 #include <unistd.h>
 
@@ -94,43 +94,6 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
 
 POOL_BODIES()
 POOL_BODIES(_ptsz)
-
-CUresult ov_body_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-                             unsigned long long flags)
-{
-    const CUresult result = OV_REAL(cuMemCreate, (handle, bytes, prop, flags));
-    if (result == CUDA_SUCCESS) {
-        ov_handle_added(*handle, bytes, prop);
-    }
-    return result;
-}
-
-CUresult ov_body_cuMemRelease(CUmemGenericAllocationHandle handle)
-{
-    ov_handle_removed(handle);
-    return OV_REAL(cuMemRelease, (handle));
-}
-
-/* The bytes are counted with their handle. */
-CUresult ov_body_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags)
-{
-    const CUresult result = OV_REAL(cuMemMap, (address, bytes, offset, handle, flags));
-    if (result == CUDA_SUCCESS) {
-        ov_foreign_added(address, bytes, 0);
-    }
-    return result;
-}
-
-/* One call may unmap several mappings; each starts at a multiple of the granularity. */
-CUresult ov_body_cuMemUnmap(CUdeviceptr address, size_t bytes)
-{
-    enum { GRANULARITY_BYTES = 2 << 20 };
-    for (size_t offset = 0; offset < bytes; offset += GRANULARITY_BYTES) {
-        ov_foreign_removed(address + offset);
-    }
-    return OV_REAL(cuMemUnmap, (address, bytes));
-}
 
 /* Memory of the arena cannot be shared by the legacy handles: say so, the program only sees "invalid value". */
 CUresult ov_body_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
