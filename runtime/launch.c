@@ -55,29 +55,6 @@ static void add_unit(struct ov_launch *launch, struct verdict *verdict, uint32_t
     }
 }
 
-static bool shares_allocation(const struct ov_engine *engine, uint32_t unit)
-{
-    const struct ov_ring *ring = &engine->ring;
-    const struct ov_page *page = engine->arena.page;
-    uint32_t alloc = page[ring->unit[unit].first].alloc;
-    return (unit > 0 && ring->unit[unit - 1].pages > 0 && page[ring->unit[unit - 1].first].alloc == alloc) ||
-           (unit + 1 < ring->unit_count && ring->unit[unit + 1].pages > 0 &&
-            page[ring->unit[unit + 1].first].alloc == alloc);
-}
-
-/* An unknown pair may use its address as the base of more than the unit it points into. */
-static void try_whole_allocation(struct ov_engine *engine, struct verdict *verdict, uint32_t unit)
-{
-    const struct ov_ring *ring = &engine->ring;
-    uint32_t alloc = engine->arena.page[ring->unit[unit].first].alloc;
-    for (uint32_t i = 0; i < ring->unit_count; i++) {
-        if (ring->unit[i].tier == OV_TIER_STREAMED && engine->arena.page[ring->unit[i].first].alloc == alloc &&
-            verdict->take_outs < OV_TOUCHES) {
-            take_out(verdict, i, OV_MARK_CROWDED);
-        }
-    }
-}
-
 static void try_unit(struct verdict *verdict, uint32_t unit)
 {
     for (unsigned i = 0; i < verdict->trials; i++) {
@@ -89,6 +66,23 @@ static void try_unit(struct verdict *verdict, uint32_t unit)
         verdict->on_trial[verdict->trials++] = unit;
     } else {
         take_out(verdict, unit, OV_MARK_CROWDED);
+    }
+}
+
+/* An unknown pair may use its address as the base of more than the unit it points into: those behind it in the same
+ * allocation, as many as can be tried, are tried with it. (Units are in the order of their addresses.) */
+static void try_what_follows(struct ov_engine *engine, struct verdict *verdict, uint32_t unit)
+{
+    const struct ov_ring *ring = &engine->ring;
+    const struct ov_page *page = engine->arena.page;
+    uint32_t alloc = page[ring->unit[unit].first].alloc;
+    for (uint32_t i = unit + 1; i < ring->unit_count && verdict->trials < OV_LAUNCH_UNITS; i++) {
+        if (ring->unit[i].pages > 0 && page[ring->unit[i].first].alloc != alloc) {
+            return;
+        }
+        if (ring->unit[i].pages > 0 && ring->unit[i].tier == OV_TIER_STREAMED) {
+            try_unit(verdict, i);
+        }
     }
 }
 
@@ -134,11 +128,8 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
         } else if (state == OV_SLOT_WRITER) {
             take_out(verdict, unit, OV_MARK_WRITTEN);
         } else if (state != OV_SLOT_READER) {
-            if (shares_allocation(engine, unit)) {
-                try_whole_allocation(engine, verdict, unit);
-            } else {
-                try_unit(verdict, unit);
-            }
+            try_unit(verdict, unit);
+            try_what_follows(engine, verdict, unit);
         } else {
             add_unit(launch, verdict, unit);
         }
