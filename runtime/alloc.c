@@ -238,16 +238,34 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
     return result;
 }
 
+/* What was freed in stream order goes first: what is done at once, the rest when the device is. */
+static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
+{
+    if (atomic_load(&engine->pools.idle_count) == 0) {
+        return false;
+    }
+    bool entered = ov_context_enter(engine);
+    pthread_mutex_lock(&engine->lock);
+    ov_idle_drop(engine, 0, false);
+    bool fits = bytes <= ov_ledger_left(&engine->ledger);
+    pthread_mutex_unlock(&engine->lock);
+    ov_context_leave(entered);
+    return fits;
+}
+
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     bool planned = atomic_load(&engine->planned);
-    if (bytes <= ov_ledger_left(&engine->ledger) || !(planned || at_any_cost) || atomic_load(&ov_captures) != 0) {
+    if (bytes <= ov_ledger_left(&engine->ledger) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
+        !(planned || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
         return;
     }
     struct ov_exclusive section;
     if (ov_exclusive_begin(engine, &section) == CUDA_SUCCESS) {
-        if (planned) {
+        ov_idle_drop(engine, 0, true);
+        bool fits = bytes <= ov_ledger_left(&engine->ledger);
+        if (planned && !fits) {
             /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for
              * each step. What of it stays unused comes back after some quiet points. */
             uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
@@ -256,7 +274,7 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
             engine->quiet_points = 0;
             engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
         }
-        if (at_any_cost && ov_ring_open(engine) == CUDA_SUCCESS) {
+        if (at_any_cost && !fits && ov_ring_open(engine) == CUDA_SUCCESS) {
             ov_demote_some(engine, pages);
         }
     }
@@ -283,7 +301,7 @@ void ov_alloc_grew(struct ov_engine *engine, bool on_host)
     }
 }
 
-static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
 {
     uint32_t pages = ov_pages(bytes);
     ov_make_room(engine, pages, false);
@@ -326,15 +344,16 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
             return alloc_small(engine, out, bytes);
         }
     }
-    return alloc_pages(engine, out, bytes);
+    return ov_alloc_pages(engine, out, bytes);
 }
 
 CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes)
 {
     const size_t align = 512; /* what the driver uses */
     size_t row = (width_bytes + align - 1) & ~(align - 1);
-    if (out == NULL || pitch == NULL || height == 0 || row == 0 || row * height < OV_ARENA_LEAST ||
-        ov_engine_here() == NULL) {
+    bool plain = out != NULL && pitch != NULL && width_bytes > 0 && row >= width_bytes && height > 0 &&
+                 height <= SIZE_MAX / 2 / row && (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
+    if (!plain || ov_engine_here() == NULL) {
         return ov_cu->cuMemAllocPitch_v2(out, pitch, width_bytes, height, element_bytes);
     }
     CUresult result = ov_mem_alloc(out, row * height);
@@ -342,6 +361,24 @@ CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
         *pitch = row;
     }
     return result;
+}
+
+bool ov_alloc_is_at(const struct ov_engine *engine, const struct ov_alloc *alloc, CUdeviceptr address)
+{
+    return address == ov_page_address(&engine->arena, alloc->first) && !alloc->doomed && !alloc->reserved &&
+           !alloc->idle;
+}
+
+void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc)
+{
+    ov_learn_forget(engine, alloc->first, alloc->pages);
+    for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
+        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+    }
+    alloc->ordinal = ++engine->allocs.last_ordinal;
+    alloc->edge_count = 0;
+    alloc->visits = 0;
+    alloc->dirty = alloc->unseen = false;
 }
 
 /* In an exclusive section without captures. */
@@ -365,6 +402,7 @@ static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc)
     ov_learn_forget(engine, first, pages);
     engine->ledger.program_bytes -= alloc->bytes;
     engine->allocs.doomed -= alloc->doomed;
+    ov_pool_released(engine, alloc);
     ov_alloc_drop(engine, alloc);
     if (result == CUDA_SUCCESS) {
         ov_arena_give(&engine->arena, first, pages);
@@ -388,8 +426,7 @@ static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address)
     CUresult result = ov_exclusive_begin(engine, &section);
     uint32_t page = ov_arena_page(&engine->arena, address);
     struct ov_alloc *alloc = ov_alloc_of(engine, page);
-    if (result == CUDA_SUCCESS && (alloc == NULL || address != ov_page_address(&engine->arena, alloc->first) ||
-                                   alloc->doomed || alloc->reserved)) {
+    if (result == CUDA_SUCCESS && (alloc == NULL || !ov_alloc_is_at(engine, alloc, address))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
     if (result == CUDA_SUCCESS && atomic_load(&ov_captures) != 0) {
@@ -422,17 +459,6 @@ CUresult ov_mem_free(CUdeviceptr address)
     return result;
 }
 
-bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
-{
-    (void)stream; /* freeing waits for the whole device, which is more than the order of the stream asks for */
-    struct ov_engine *engine = ov_engine_of(address);
-    if (engine == NULL) {
-        return false;
-    }
-    *result = free_pages(engine, address);
-    return true;
-}
-
 void ov_allocs_drop(struct ov_engine *engine)
 {
     struct ov_allocs *allocs = &engine->allocs;
@@ -454,4 +480,5 @@ void ov_allocs_drop(struct ov_engine *engine)
     free(allocs->item);
     memset(allocs, 0, sizeof *allocs);
     ov_vmm_drop(engine);
+    ov_pools_drop(engine);
 }

@@ -31,6 +31,7 @@
 #include "learn.h"
 #include "ledger.h"
 #include "options.h"
+#include "pool.h"
 #include "ring.h"
 #include "vmm.h"
 
@@ -47,6 +48,7 @@ struct ov_engine {
     struct ov_arena arena;
     struct ov_allocs allocs;
     struct ov_vmm vmm;
+    struct ov_pools pools;
     struct ov_learn learn;
     struct ov_inspect inspect;
     struct ov_ring ring; /* units and their places */

@@ -5,6 +5,7 @@
  *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
  *   ledger.h     bytes of device and host memory held, by whom; the budget
  *   alloc.h      what the program asked for; small and foreign allocations too
+ *   pool.h       what it allocates and frees in stream order
  *   vmm.h        what the program maps itself: reservations, physical handles, mappings; store.h, memory not mapped
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
  *   image.h      parameter layouts from code images, for drivers that cannot tell
@@ -55,12 +56,21 @@ void ov_runtime_exit(void);
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes);
 CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes);
 CUresult ov_mem_free(CUdeviceptr address);
-/* cuMemFreeAsync: returns true when the address is ours and was dealt with (*result is then the answer). */
-bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes);
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);
+
+/* Stream-ordered memory (pool.h). The first two return true when they have dealt with it (*result is then the answer);
+ * pool NULL: the device's current one. A pool is told of after it was made and before it is destroyed. */
+bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream, CUresult *result);
+bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
+void ov_pool_made(CUmemoryPool pool, const CUmemPoolProps *props);
+void ov_pool_gone(CUmemoryPool pool);
+CUresult ov_pool_trim(CUmemoryPool pool, size_t keep_bytes);
+CUresult ov_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult ov_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult ov_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count);
 
 /* Device memory that the program holds and that is not ours to place: told after success, so that it is counted against
  * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */

@@ -48,6 +48,7 @@ struct memory {
     CUcontext context; /* mappings belong to none */
     CUdevice device;
     unsigned long long id, types, access; /* access: of the current device */
+    CUmemoryPool pool;
 };
 
 static void describe_mapping(struct ov_engine *engine, const struct ov_mapping *mapping, struct memory *memory)
@@ -64,6 +65,7 @@ static void describe_mapping(struct ov_engine *engine, const struct ov_mapping *
     memory->base = ov_page_address(&engine->arena, mapping->first);
     memory->bytes = mapping->handle->bytes;
     memory->context = NULL;
+    memory->pool = NULL;
     memory->device = mapping->handle->prop.location.id;
     memory->id = mapping->handle->id;
     memory->types = (unsigned long long)mapping->handle->prop.requestedHandleTypes;
@@ -83,7 +85,7 @@ static bool find(CUdeviceptr address, struct memory *memory)
         if (mapping != NULL) {
             describe_mapping(engine, mapping, memory);
             found = true;
-        } else if (alloc != NULL && !alloc->reserved &&
+        } else if (alloc != NULL && !alloc->reserved && !alloc->idle &&
                    address - ov_page_address(&engine->arena, alloc->first) < alloc->bytes) {
             CUdeviceptr base = ov_page_address(&engine->arena, alloc->first);
             *memory = (struct memory){.base = base,
@@ -92,6 +94,7 @@ static bool find(CUdeviceptr address, struct memory *memory)
                                       .range_bytes = alloc->bytes,
                                       .context = engine->context,
                                       .device = engine->device,
+                                      .pool = alloc->pool,
                                       .id = (unsigned long long)1 << 48 | (unsigned long long)alloc->ordinal,
                                       .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
             found = true;
@@ -140,6 +143,9 @@ static bool answer_own(const struct memory *memory, CUpointer_attribute attribut
         return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)value = memory->bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)value = memory->pool;
         return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)value = memory->types;

@@ -67,7 +67,11 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
 #define POOL_BODIES(suffix)                                                                                 \
     CUresult ov_body_cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)           \
     {                                                                                                       \
-        const CUresult result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                 \
+        CUresult result;                                                                                    \
+        if (ov_mem_alloc_async(address, bytes, NULL, OV_STREAM(suffix, stream), &result)) {                 \
+            return result;                                                                                  \
+        }                                                                                                   \
+        result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                                \
         if (result == CUDA_SUCCESS) {                                                                       \
             ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
         }                                                                                                   \
@@ -76,7 +80,11 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
     CUresult ov_body_cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, \
                                                      CUstream stream)                                       \
     {                                                                                                       \
-        const CUresult result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));   \
+        CUresult result;                                                                                    \
+        if (pool != NULL && ov_mem_alloc_async(address, bytes, pool, OV_STREAM(suffix, stream), &result)) { \
+            return result;                                                                                  \
+        }                                                                                                   \
+        result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));                  \
         if (result == CUDA_SUCCESS) {                                                                       \
             ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
         }                                                                                                   \
@@ -94,6 +102,41 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
 
 POOL_BODIES()
 POOL_BODIES(_ptsz)
+
+CUresult ov_body_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+    const CUresult result = OV_REAL(cuMemPoolCreate, (pool, props));
+    if (result == CUDA_SUCCESS) {
+        ov_pool_made(*pool, props);
+    }
+    return result;
+}
+
+CUresult ov_body_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    ov_pool_gone(pool);
+    return OV_REAL(cuMemPoolDestroy, (pool));
+}
+
+CUresult ov_body_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
+{
+    return ov_pool_trim(pool, keep_bytes);
+}
+
+CUresult ov_body_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return ov_pool_get_attribute(pool, attribute, value);
+}
+
+CUresult ov_body_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return ov_pool_set_attribute(pool, attribute, value);
+}
+
+CUresult ov_body_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
+{
+    return ov_pool_set_access(pool, desc, count);
+}
 
 /* Memory of the arena cannot be shared by the legacy handles: say so, the program only sees "invalid value". */
 CUresult ov_body_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)

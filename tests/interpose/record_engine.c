@@ -72,6 +72,49 @@ CUresult ov_mem_free(CUdeviceptr address)
     return REAL(cuMemFree_v2, (address));
 }
 
+/* Pool 0x0f is "ours". */
+bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream, CUresult *result)
+{
+    (void)out;
+    record("mem_alloc_async bytes=%zu pool=%p stream=%p", bytes, (void *)pool, (void *)stream);
+    *result = CUDA_ERROR_ALREADY_MAPPED;
+    return pool == (CUmemoryPool)0x0f;
+}
+
+void ov_pool_made(CUmemoryPool pool, const CUmemPoolProps *props)
+{
+    record("pool_made %p types=%d", (void *)pool, (int)props->handleTypes);
+}
+
+void ov_pool_gone(CUmemoryPool pool)
+{
+    record("pool_gone %p", (void *)pool);
+}
+
+CUresult ov_pool_trim(CUmemoryPool pool, size_t keep_bytes)
+{
+    record("pool_trim %p keep=%zu", (void *)pool, keep_bytes);
+    return REAL(cuMemPoolTrimTo, (pool, keep_bytes));
+}
+
+CUresult ov_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    record("pool_get_attribute %p %d", (void *)pool, (int)attribute);
+    return REAL(cuMemPoolGetAttribute, (pool, attribute, value));
+}
+
+CUresult ov_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    record("pool_set_attribute %p %d", (void *)pool, (int)attribute);
+    return REAL(cuMemPoolSetAttribute, (pool, attribute, value));
+}
+
+CUresult ov_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
+{
+    record("pool_set_access %p count=%zu", (void *)pool, count);
+    return REAL(cuMemPoolSetAccess, (pool, desc, count));
+}
+
 /* 0x0f... is "ours". */
 bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
 {

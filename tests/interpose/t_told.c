@@ -46,9 +46,11 @@ static void other_memory(void)
     CHECK(elf_cuMemAllocManaged(&address, 50, 1) == 0 && address == 0x4000);
     EXPECT("driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50");
     CHECK(elf_cuMemAllocAsync(&address, 60, STREAM) == 0 && address == 0x5000);
-    EXPECT("driver cuMemAllocAsync", "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=60");
+    EXPECT(line("mem_alloc_async bytes=60 pool=(nil) stream=%p", (void *)STREAM), "driver cuMemAllocAsync",
+           "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=60");
     CHECK(elf_cuMemAllocAsync_ptsz(&address, 60, (CUstream)0xca) == 0); /* captured */
-    EXPECT("driver cuMemAllocAsync_ptsz", "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=0");
+    EXPECT("mem_alloc_async bytes=60 pool=(nil) stream=0xca", "driver cuMemAllocAsync_ptsz",
+           "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=0");
     CHECK(elf_cuMemAllocFromPoolAsync(&address, 70, NULL, STREAM) == 0 && address == 0x6000);
     EXPECT("driver cuMemAllocFromPoolAsync", "driver cuStreamIsCapturing", "foreign_added 0x6000 bytes=70 device=70");
     CHECK(elf_cuMemFreeAsync(0x5000, NULL) == 0);
@@ -59,6 +61,32 @@ static void other_memory(void)
            "driver cuMemFreeAsync_ptsz");
     CHECK(elf_cuMemFreeAsync(0x0f00000000000000, STREAM) == CUDA_ERROR_ALREADY_MAPPED); /* the engine's answer */
     EXPECT(line("mem_free_async 0xf00000000000000 stream=%p", (void *)STREAM));
+}
+
+static void pools(void)
+{
+    const CUmemPoolProps props = {.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    const CUmemoryPool ours = (CUmemoryPool)0x0f, other = (CUmemoryPool)0x0e;
+    CUmemoryPool made = other;
+    CUdeviceptr address;
+    cuuint64_t value = 0;
+    attach();
+    CHECK(elf_cuMemPoolCreate(&made, &props) == 0);
+    EXPECT("driver cuMemPoolCreate", "pool_made 0xe types=1");
+    CHECK(elf_cuMemAllocFromPoolAsync(&address, 80, ours, NULL) == CUDA_ERROR_ALREADY_MAPPED); /* the engine's answer */
+    EXPECT(line("mem_alloc_async bytes=80 pool=0xf stream=%p", (void *)CU_STREAM_LEGACY));
+    CHECK(elf_cuMemAllocFromPoolAsync_ptsz(&address, 80, ours, NULL) == CUDA_ERROR_ALREADY_MAPPED);
+    EXPECT(line("mem_alloc_async bytes=80 pool=0xf stream=%p", (void *)CU_STREAM_PER_THREAD));
+    CHECK(elf_cuMemPoolTrimTo(ours, 5) == 0);
+    EXPECT("pool_trim 0xf keep=5", "driver cuMemPoolTrimTo");
+    CHECK(elf_cuMemPoolGetAttribute(ours, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value) == 0);
+    EXPECT(line("pool_get_attribute 0xf %d", (int)CU_MEMPOOL_ATTR_USED_MEM_CURRENT), "driver cuMemPoolGetAttribute");
+    CHECK(elf_cuMemPoolSetAttribute(ours, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value) == 0);
+    EXPECT(line("pool_set_attribute 0xf %d", (int)CU_MEMPOOL_ATTR_USED_MEM_HIGH), "driver cuMemPoolSetAttribute");
+    CHECK(elf_cuMemPoolSetAccess(ours, NULL, 3) == 0);
+    EXPECT("pool_set_access 0xf count=3", "driver cuMemPoolSetAccess");
+    CHECK(elf_cuMemPoolDestroy(ours) == 0);
+    EXPECT("pool_gone 0xf", "driver cuMemPoolDestroy");
 }
 
 static void own_mappings(void)
@@ -416,6 +444,6 @@ static void ipc(void)
     EXPECT("driver cuIpcGetMemHandle", "mem_get_address_range 0x10", "driver cuMemGetAddressRange_v2");
 }
 
-TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(own_mappings), CASE(memory_reached_otherwise), CASE(failures),
-           CASE(modules), CASE(libraries), CASE(enumerations), CASE(globals), CASE(quiet_points), CASE(contexts),
-           CASE(captures), CASE(instantiations), CASE(node_params), CASE(any_node_params), CASE(ipc))
+TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(pools), CASE(own_mappings), CASE(memory_reached_otherwise),
+           CASE(failures), CASE(modules), CASE(libraries), CASE(enumerations), CASE(globals), CASE(quiet_points),
+           CASE(contexts), CASE(captures), CASE(instantiations), CASE(node_params), CASE(any_node_params), CASE(ipc))
