@@ -166,7 +166,53 @@ static void expandable_segment(void)
     rig_close(&rig);
 }
 
+/* The last weight before a hole is a weight like any other. */
+static void before_a_hole(void)
+{
+    rig_open(&rig, 0);
+    pool_open(&pool, 20, 4 * MIB);
+    pool_map(&pool, 2, 5);
+    pool_map(&pool, 10, 5);
+    for (unsigned i = 2; i < 7; i++) {
+        (void)rig_place(&rig, pool_at(&pool, i), 4 * MIB);
+        (void)rig_place(&rig, pool_at(&pool, i + 8), 4 * MIB);
+    }
+    rig_until_streamed(&rig);
+    passes(4);
+    HOLDS(rig_logged("; 10 touches a cycle"));
+    finish();
+}
+
 /* ---- what changes in mid-run */
+
+/* Everything comes back to the device when there is room, piece by piece as it was mapped: each can be unmapped by
+ * itself afterwards. */
+static void comes_home(void)
+{
+    CUdeviceptr cache[4];
+    open_streamed(16, 2 * MIB, 8, 4 * MIB);
+    for (unsigned i = 0; i < 4; i++) {
+        OK(cuMemAlloc(&cache[i], 4 * MIB));
+        launch_fill(cache[i], i, MIB);
+        passes(1);
+    }
+    for (unsigned i = 4; i < 8; i++) { /* what is left fits */
+        rig.weight[i].address = 0;
+    }
+    OK(cuCtxSynchronize());
+    pool_unmap(&pool, 8, 8);
+    for (unsigned i = 0; i < 4; i++) {
+        OK(cuMemFree(cache[i]));
+    }
+    passes(24);
+    for (unsigned i = 0; i < 4; i++) {
+        rig.weight[i].address = 0;
+        pool_unmap(&pool, 2 * i + 1, 1);
+        pool_unmap(&pool, 2 * i, 1);
+        passes(2);
+    }
+    finish();
+}
 
 /* More weights than before, behind and between. */
 static void grows(void)
@@ -603,6 +649,8 @@ static const struct rig_case cases[] = {
     CASE(beside_host_memory),
     CASE(one_handle),
     CASE(expandable_segment),
+    CASE(before_a_hole),
+    CASE(comes_home),
     CASE(grows),
     CASE(shrinks),
     CASE(moves),
