@@ -12,7 +12,7 @@
 
 /* ---- moving pages ---- */
 
-static CUresult copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
+CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
 {
     CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
     CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
@@ -24,7 +24,7 @@ static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages)
     struct ov_arena *arena = &engine->arena;
     CUresult result = ov_make_masters(arena, first, pages);
     if (result == CUDA_SUCCESS) {
-        result = copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
+        result = ov_copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_unback(arena, first, pages);
@@ -46,7 +46,7 @@ static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages
             CUresult back = ov_back_host(arena, first, pages);
             return back != CUDA_SUCCESS ? back : result;
         }
-        result = copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
+        result = ov_copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
         if (result != CUDA_SUCCESS && ov_unback(arena, first, pages) == CUDA_SUCCESS) {
             (void)ov_back_host(arena, first, pages); /* the masters still are the truth */
         }
@@ -115,7 +115,8 @@ static void promote_wanted(struct ov_engine *engine, const uint8_t *want)
         }
         uint32_t first = p;
         while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == OV_WANT_DEVICE &&
-               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc) {
+               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc &&
+               arena->page[p].mapping == arena->page[first].mapping) {
             p++;
         }
         (void)promote(engine, first, p - first);
@@ -136,19 +137,8 @@ static bool set_units(struct ov_engine *engine, const struct ov_plan *plan)
         free(edge);
         return false;
     }
-    for (uint32_t i = 0; i < ring->unit_count; i++) { /* their events live on in the pool */
-        struct ov_unit *old = &ring->unit[i];
-        CUevent event[3 + OV_READERS] = {old->started, old->ready, old->asked};
-        for (int r = 0; r < OV_READERS; r++) {
-            event[3 + r] = old->reader[r].event;
-        }
-        for (int e = 0; e < 3 + OV_READERS; e++) {
-            if (event[e] != NULL && ring->spare_count < ring->spare_room) {
-                ring->spare[ring->spare_count++] = event[e];
-            } else if (event[e] != NULL) {
-                (void)ov_cu->cuEventDestroy_v2(event[e]);
-            }
-        }
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        ov_ring_recycle(ring, &ring->unit[i]);
     }
     ring->counts.touches += ring->trace.touches;
     ring->counts.jumps += ring->trace.jumps;
@@ -390,6 +380,7 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         verify_masters(engine);
     }
     mark_cold(engine);
+    ov_reach_renew(engine);
     measure_link(engine);
     preload_trace(engine);
     engine->plans++;
@@ -438,6 +429,9 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
         made = ov_propose(engine, reserve_pages + spare_pages, want, &plan);
     }
     if (made) {
+        ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
+               engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,
+               2 * ov_pages_written(engine), 2 * reserve_pages, 2 * spare_pages);
         carry_out(engine, &plan, want);
         ov_plan_free(&plan);
     }
@@ -454,6 +448,9 @@ CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark)
         return CUDA_SUCCESS;
     }
     CUresult result = ov_ring_settle(engine, unit);
+    if (result == CUDA_SUCCESS && unit->on_trial) {
+        result = ov_ring_write_back(engine, unit);
+    }
     if (result == CUDA_SUCCESS) {
         result = ov_unback(&engine->arena, unit->first, unit->pages);
     }

@@ -29,7 +29,7 @@ static bool streamed_at(const struct ov_engine *engine, uint64_t address, uint32
 {
     uint32_t there = ov_unit_at(&engine->arena, &engine->ring, address);
     *unit = there - 1;
-    return there != 0 && there != OV_UNIT_COLD;
+    return ov_is_unit(there);
 }
 
 /* The address is known to others than the launches that name it. */

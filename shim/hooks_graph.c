@@ -6,10 +6,9 @@
 #define BEGIN_BODY(name, params, args, stream_)      \
     CUresult ov_body_##name params                   \
     {                                                \
+        ov_capture_beginning(stream_);               \
         const CUresult result = OV_REAL(name, args); \
-        if (result == CUDA_SUCCESS) {                \
-            ov_capture_began(stream_);               \
-        }                                            \
+        ov_capture_began(stream_, result);           \
         return result;                               \
     }
 
