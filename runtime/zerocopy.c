@@ -92,9 +92,12 @@ void ov_zerocopy_added(void *host, size_t bytes, bool managed)
 {
     struct ov_zerocopy added = {.host = host, .bytes = bytes, .managed = managed};
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)host;
-    if (bytes == 0 || ov_cu->cuCtxGetCurrent(&added.context) != CUDA_SUCCESS ||
-        ov_cu->cuCtxGetDevice(&added.device) != CUDA_SUCCESS) {
+    if (bytes == 0) {
         return;
+    }
+    if (ov_cu->cuCtxGetCurrent(&added.context) != CUDA_SUCCESS ||
+        ov_cu->cuCtxGetDevice(&added.device) != CUDA_SUCCESS) {
+        added.device = CU_DEVICE_INVALID; /* a library's, which needs no context */
     }
     if (!managed && ov_cu->cuMemHostGetDevicePointer_v2 != NULL &&
         ov_cu->cuMemHostGetDevicePointer_v2(&address, host, 0) != CUDA_SUCCESS) {

@@ -150,6 +150,9 @@ ENTRY(cuPointerGetAttribute, (void *value, CUpointer_attribute attribute, CUdevi
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
+    if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) {
+        *(unsigned *)value = address == 0x9800;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -298,7 +301,7 @@ ENTRY(cuLibraryEnumerateKernels, (void **kernel, unsigned count, CUlibrary libra
     return CUDA_SUCCESS;
 }
 
-#define GLOBAL(name, owner)                                                              \
+#define GLOBAL(name, owner, place)                                                       \
     ENTRY(name, (CUdeviceptr * address, size_t * bytes, owner from, const char *symbol)) \
     {                                                                                    \
         CALLED(#name);                                                                   \
@@ -306,15 +309,16 @@ ENTRY(cuLibraryEnumerateKernels, (void **kernel, unsigned count, CUlibrary libra
             return CUDA_ERROR_INVALID_VALUE;                                             \
         }                                                                                \
         if (address != NULL) {                                                           \
-            *address = 0x9000;                                                           \
+            *address = place;                                                            \
         }                                                                                \
         if (bytes != NULL) {                                                             \
             *bytes = 24;                                                                 \
         }                                                                                \
         return CUDA_SUCCESS;                                                             \
     }
-GLOBAL(cuModuleGetGlobal_v2, CUmodule)
-GLOBAL(cuLibraryGetGlobal, CUlibrary)
+GLOBAL(cuModuleGetGlobal_v2, CUmodule, 0x9000)
+GLOBAL(cuLibraryGetGlobal, CUlibrary, 0x9000)
+GLOBAL(cuLibraryGetManaged, CUlibrary, 0x9800)
 
 /* Launches: what arrived. */
 static CUresult arrived(const char *name, const unsigned *grid, unsigned shared, CUstream stream, CUfunction function,

@@ -310,11 +310,11 @@ static void globals(void)
     size_t bytes = 0;
     attach();
     CHECK(elf_cuModuleGetGlobal_v2(&address, &bytes, NULL, "g") == 0 && address == 0x9000 && bytes == 24);
-    EXPECT("driver cuModuleGetGlobal_v2", "global_added 0x9000 bytes=24");
+    EXPECT("driver cuModuleGetGlobal_v2", "driver cuPointerGetAttribute", "global_added 0x9000 bytes=24");
     CHECK(elf_cuModuleGetGlobal_v2(&address, NULL, NULL, "g") == 0);
-    EXPECT("driver cuModuleGetGlobal_v2", "global_added 0x9000 bytes=24");
+    EXPECT("driver cuModuleGetGlobal_v2", "driver cuPointerGetAttribute", "global_added 0x9000 bytes=24");
     CHECK(elf_cuLibraryGetGlobal(NULL, &bytes, NULL, "g") == 0);
-    EXPECT("driver cuLibraryGetGlobal", "global_added 0x9000 bytes=24");
+    EXPECT("driver cuLibraryGetGlobal", "driver cuPointerGetAttribute", "global_added 0x9000 bytes=24");
     CHECK(elf_cuLibraryGetGlobal(NULL, NULL, NULL, "g") == CUDA_ERROR_INVALID_VALUE);
     EXPECT("driver cuLibraryGetGlobal");
     /* They go with their owner, each once; those of others stay. */
@@ -331,6 +331,12 @@ static void globals(void)
     record_forget();
     CHECK(elf_cuLibraryUnload((CUlibrary)0xb7) == 0);
     EXPECT("foreign_removed 0x9000", "library_unloading 0xb7", "driver cuLibraryUnload");
+    /* Managed variables are the CPU's as well. */
+    CHECK(elf_cuLibraryGetManaged(&address, &bytes, (CUlibrary)0xb7, "m") == 0 && address == 0x9800);
+    EXPECT("driver cuLibraryGetManaged", "driver cuPointerGetAttribute", "global_added 0x9800 bytes=24",
+           "zerocopy_added 0x9800 bytes=24 managed=1");
+    CHECK(elf_cuLibraryUnload((CUlibrary)0xb7) == 0);
+    EXPECT("foreign_removed 0x9800", "zerocopy_removed 0x9800", "library_unloading 0xb7", "driver cuLibraryUnload");
 }
 
 static void quiet_points(void)
