@@ -231,6 +231,15 @@ static CUresult wait_for_device(const struct ov_engine *engine)
     return result;
 }
 
+CUresult ov_finish(struct ov_engine *engine, CUstream stream, CUresult result)
+{
+    CUresult waited = ov_cu->cuStreamSynchronize(stream);
+    if (waited != CUDA_SUCCESS && (waited = ov_cu->cuStreamSynchronize(stream)) != CUDA_SUCCESS) {
+        engine->arena.frozen = waited;
+    }
+    return result != CUDA_SUCCESS ? result : waited;
+}
+
 void ov_note_foreign(struct ov_engine *engine, CUcontext context)
 {
     pthread_mutex_lock(&engine->lock);

@@ -107,6 +107,11 @@ struct ov_exclusive {
 CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section);
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section);
 
+/* In an exclusive section: waits for one of our own streams, whatever became of the work on it, which `result` says; it
+ * is returned, or the wait's error. If the wait fails, the work may be under way: no mapping is taken away any more in
+ * this section, not even to undo what was begun. */
+CUresult ov_finish(struct ov_engine *engine, CUstream stream, CUresult result);
+
 /* A context that is not the engine's works with its memory. */
 void ov_note_foreign(struct ov_engine *engine, CUcontext context);
 

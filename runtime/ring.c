@@ -396,7 +396,7 @@ CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit)
         result = ov_cu->cuEventSynchronize(unit->reader[i].event);
     }
     if (result == CUDA_SUCCESS && unit->load != 0) {
-        result = ov_cu->cuStreamSynchronize(engine->ring.side);
+        result = ov_finish(engine, engine->ring.side, CUDA_SUCCESS);
     }
     return result;
 }
