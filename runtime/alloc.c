@@ -288,7 +288,7 @@ static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost
              * each step. What of it stays unused comes back after some quiet points. */
             uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
             (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
-            engine->replan_soon = true;
+            engine->slack = true;
             engine->quiet_points = 0;
             engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
         }
@@ -297,6 +297,15 @@ static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost
         }
     }
     ov_exclusive_end(engine, &section);
+}
+
+static void note_growth(struct ov_engine *engine, uint32_t pages, bool on_host)
+{
+    if (atomic_load(&engine->planned)) {
+        engine->replan_soon = engine->replan_soon || on_host;
+        engine->grown = engine->grown || pages > engine->largest_pages;
+        engine->largest_pages = pages > engine->largest_pages ? pages : engine->largest_pages;
+    }
 }
 
 static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
@@ -316,7 +325,7 @@ static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t b
     if (result == CUDA_SUCCESS) {
         engine->ledger.program_bytes += bytes;
         *out = ov_page_address(&engine->arena, first);
-        engine->replan_soon = engine->replan_soon || (on_host && atomic_load(&engine->planned));
+        note_growth(engine, pages, on_host);
         engine->over_budget = engine->over_budget || on_host;
         if (on_host && engine->armed) {
             ov_engine_learn(engine);

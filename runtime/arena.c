@@ -347,6 +347,11 @@ CUresult ov_back_ring(struct ov_arena *arena, uint32_t first, uint32_t pages, co
     return map_each(arena, first, pages, ring, OV_RING, CU_MEM_ACCESS_FLAGS_PROT_READ);
 }
 
+CUresult ov_protect(const struct ov_arena *arena, uint32_t first, uint32_t pages, CUmemAccess_flags flags)
+{
+    return set_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT, flags);
+}
+
 void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pages)
 {
     uint32_t begin = *first, end = *first + *pages;

@@ -108,6 +108,8 @@ void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_host(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_ring(struct ov_arena *arena, uint32_t first, uint32_t pages, const CUmemGenericAllocationHandle *ring);
+/* Gives kernels another access to pages in the ring. */
+CUresult ov_protect(const struct ov_arena *arena, uint32_t first, uint32_t pages, CUmemAccess_flags flags);
 /* Makes masters, visible in the mirror only. Undefined contents. */
 CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages);
 void ov_drop_masters(struct ov_arena *arena, uint32_t first, uint32_t pages);

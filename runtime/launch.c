@@ -31,7 +31,7 @@ struct verdict {
     bool unknown; /* a trial is about what the kernel does with the unit, not only about how far it writes */
 };
 
-static void take_out(struct verdict *verdict, uint32_t unit, enum ov_mark mark)
+static void take_out(struct verdict *verdict, uint32_t unit, unsigned mark)
 {
     if (verdict->take_outs == OV_TOUCHES) {
         return; /* the launch is looked at again when these are out */
@@ -96,7 +96,8 @@ static void try_unit(struct verdict *verdict, uint32_t unit)
 }
 
 /* What is written from this address on may reach the units behind it. */
-static void try_behind(struct ov_engine *engine, struct verdict *verdict, uint64_t address)
+static void try_behind(struct ov_engine *engine, const struct ov_launch *launch, struct verdict *verdict,
+                       uint64_t address)
 {
     const struct ov_ring *ring = &engine->ring;
     uint32_t next = ov_reach_next(engine, address);
@@ -104,7 +105,12 @@ static void try_behind(struct ov_engine *engine, struct verdict *verdict, uint64
     for (uint32_t i = next; i < ring->unit_count && engine->arena.page[ring->unit[i].first].alloc == alloc &&
                             ring->unit[i].begin < address + OV_REACH_BYTES;
          i++) {
-        if (ring->unit[i].tier == OV_TIER_STREAMED) {
+        if (ring->unit[i].tier != OV_TIER_STREAMED || ov_watch_tries(launch->watch, i)) {
+            continue;
+        }
+        if (ring->unit[i].on_trial) {
+            take_out(verdict, i, 0);
+        } else {
             try_unit(verdict, i);
         }
     }
@@ -132,6 +138,11 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
     launch->units = 0;
     verdict->take_outs = verdict->trials = 0;
     verdict->unknown = false;
+    for (unsigned i = 0; launch->watch != NULL && i < launch->watch->units; i++) {
+        if (engine->ring.unit[launch->watch->unit[i]].on_trial) {
+            add_unit(launch, verdict, launch->watch->unit[i]); /* the launch may reach it, named or not */
+        }
+    }
     for (unsigned i = 0; i < touches->count; i++) {
         if (ov_engine_of(touches->item[i].address) != engine) {
             continue;
@@ -143,7 +154,7 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
         }
         if (unit == OV_UNIT_NEAR && !ov_watch_reads_only(launch->kernel, touches->item[i].slot) &&
             !ov_reach_known(engine, launch->kernel, touches->item[i].address)) {
-            try_behind(engine, verdict, touches->item[i].address);
+            try_behind(engine, launch, verdict, touches->item[i].address);
         }
         if (!ov_is_unit(unit)) {
             continue;
@@ -157,9 +168,11 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
             take_out(verdict, unit, OV_MARK_HIDDEN);
         } else if (state == OV_SLOT_WRITER) {
             take_out(verdict, unit, OV_MARK_WRITTEN);
-            try_behind(engine, verdict, touches->item[i].address);
-        } else if (state != OV_SLOT_READER) {
-            if (shares_allocation(engine, unit)) {
+            try_behind(engine, launch, verdict, touches->item[i].address);
+        } else if (state != OV_SLOT_READER && !ov_watch_tries(launch->watch, unit)) {
+            if (engine->ring.unit[unit].on_trial) {
+                take_out(verdict, unit, 0); /* by another thread's launch: its judgement then is about both */
+            } else if (shares_allocation(engine, unit)) {
                 try_whole_allocation(engine, verdict, unit);
             } else {
                 verdict->unknown = true;
@@ -282,8 +295,10 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         if (acquired == OV_ACQUIRED) {
             return CUDA_SUCCESS;
         }
-        round--; /* busy: the other thread is between begin and end of its launch */
+        round--; /* busy: the other thread is between begin and end of its launch, and may have to close the gate */
+        int depth = ov_gate_step_out();
         sched_yield();
+        ov_gate_step_in(depth);
     }
     ov_log_once(OV_LOG_ERROR, "a launch was given up: its weights could not be brought to the device");
     launch->units = 0;

@@ -16,6 +16,8 @@
 #define STRIKES 3u
 /* An aperiodic program's "cycle" is this much of the end of the log. */
 #define APERIODIC_TOUCHES 8192u
+/* Bit in study.run[], inside of mark_ambiguous only. */
+#define ASTRAY 0x80000000u
 
 struct study {
     struct ov_engine *engine;
@@ -359,6 +361,31 @@ static bool keep_innocent(struct study *study)
     return true;
 }
 
+/* Marks runs that ambiguous slots reach at moments when they are not in use anyway: such a touch, stale or not, would
+ * cost a copy of its own. Next to a sure touch of the same run it costs nothing, and mostly is what that touch left on
+ * the stack. */
+static void mark_ambiguous(struct study *study)
+{
+    uint32_t sure = 0; /* the run that was surely touched last */
+    for (size_t i = 0; i < study->count; i++) {
+        if (study->run[i] != 0 && !ambiguous(&study->entry[i])) {
+            sure = study->run[i];
+        } else if (study->run[i] != sure) {
+            study->run[i] |= ASTRAY;
+        }
+    }
+    sure = 0; /* the one that is touched next */
+    for (size_t i = study->count; i-- > 0;) {
+        uint32_t run = study->run[i] & ~ASTRAY;
+        if (run != 0 && !ambiguous(&study->entry[i])) {
+            sure = run;
+        } else if (run != 0 && study->run[i] != run && run != sure) {
+            study->runs.item[run - 1].marks |= OV_MARK_AMBIGUOUS;
+        }
+        study->run[i] = run;
+    }
+}
+
 /* Says of pairs whether they read, and puts marks on runs. */
 static bool judge_pairs(struct study *study)
 {
@@ -389,13 +416,11 @@ static bool judge_pairs(struct study *study)
         }
     }
     for (size_t i = 0; i < study->count; i++) {
-        if (study->run[i] != 0 && ambiguous(&study->entry[i])) {
-            study->runs.item[study->run[i] - 1].marks |= OV_MARK_AMBIGUOUS;
-        }
         if (study->run[i] != 0 && study->entry[i].kernel != NULL && study->entry[i].kernel->emits) {
             study->runs.item[study->run[i] - 1].marks |= OV_MARK_HIDDEN;
         }
     }
+    mark_ambiguous(study);
     free(since);
     return true;
 }

@@ -10,8 +10,17 @@
 /* How much is looked at from an address on: an output is written from its start, a table of pointers lies near it. */
 #define REGION_BYTES ((uint64_t)256 << 20)
 
+/* Nobody writes to the ring, except where a unit is on trial. */
+static bool may_be_written(const struct ov_engine *engine, uint32_t page)
+{
+    enum ov_backing backing = (enum ov_backing)engine->arena.page[page].backing;
+    uint32_t unit = atomic_load_explicit(&engine->arena.unit[page], memory_order_relaxed);
+    return backing == OV_DEVICE || backing == OV_HOST ||
+           (backing == OV_RING && unit - 1 < engine->ring.unit_count && engine->ring.unit[unit - 1].on_trial);
+}
+
 /* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation,
- * or the first page in the ring, which nobody writes. */
+ * or the first page that nobody writes. */
 static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *touches, uint64_t begin)
 {
     uint32_t page = ov_arena_page(&engine->arena, begin);
@@ -21,8 +30,7 @@ static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *to
     }
     uint64_t end = begin + REGION_BYTES;
     uint32_t p = page;
-    while (p < alloc->first + alloc->pages && ov_page_address(&engine->arena, p) < end &&
-           (engine->arena.page[p].backing == OV_DEVICE || engine->arena.page[p].backing == OV_HOST)) {
+    while (p < alloc->first + alloc->pages && ov_page_address(&engine->arena, p) < end && may_be_written(engine, p)) {
         p++;
     }
     uint64_t mapped_end = ov_page_address(&engine->arena, p);
@@ -126,7 +134,10 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
         watch->outputs = outputs;
     }
     for (unsigned i = 0; i < units; i++) {
-        CUresult revoked = ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
+        bool lent =
+            result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0 && ov_ring_lend(engine, unit[i]) == CUDA_SUCCESS;
+        CUresult revoked =
+            lent ? CUDA_SUCCESS : ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
         if (result == CUDA_SUCCESS && revoked == CUDA_SUCCESS) {
             watch->unit[watch->units++] = unit[i];
         }
@@ -136,6 +147,7 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
     }
     if (result != CUDA_SUCCESS) {
         for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
+            (void)ov_unit_revoke(engine, watch->unit[i], 0);
             leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
         }
         free(watch);
@@ -174,6 +186,33 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
+bool ov_watch_tries(const struct ov_watch *watch, uint32_t unit)
+{
+    for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
+        if (watch->unit[i] == unit) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Back to where it was, if it was only read; else its bytes go to its master, and it stays there. Whether it is
+ * unchanged. */
+static bool judge_unit(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch, uint32_t index,
+                       bool emits)
+{
+    const struct ov_unit *unit = &engine->ring.unit[index];
+    bool same = unchanged(engine, unit);
+    set_pairs(engine, kernel, &watch->touches, index, same ? OV_SLOT_READER : OV_SLOT_WRITER);
+    if (same && !emits &&
+        (unit->on_trial ? ov_ring_take_back(engine, index) : ov_unit_restore(engine, index)) == CUDA_SUCCESS) {
+        return true;
+    }
+    (void)ov_unit_revoke(engine, index, 0);
+    leave_in_host(engine, index, same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
+    return same;
+}
+
 /* Whether it emits addresses. */
 static bool judge_touches(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
@@ -206,12 +245,7 @@ static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const stru
 {
     bool emits = watch->outputs && judge_touches(engine, kernel, watch), all_same = true;
     for (unsigned i = 0; i < watch->units; i++) {
-        bool same = unchanged(engine, &engine->ring.unit[watch->unit[i]]);
-        set_pairs(engine, kernel, &watch->touches, watch->unit[i], same ? OV_SLOT_READER : OV_SLOT_WRITER);
-        if (!same || emits || ov_unit_restore(engine, watch->unit[i]) != CUDA_SUCCESS) {
-            leave_in_host(engine, watch->unit[i], same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
-        }
-        all_same = all_same && same;
+        all_same = judge_unit(engine, kernel, watch, watch->unit[i], emits) && all_same;
     }
     if (watch->units > 0 && all_same) {
         note_near(engine, kernel, watch);
@@ -229,6 +263,7 @@ static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const stru
 static void give_up(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
     for (unsigned i = 0; i < watch->units; i++) {
+        (void)ov_unit_revoke(engine, watch->unit[i], 0); /* waits for the launch, if it is in the ring */
         leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
     }
     if (kernel != NULL && watch->outputs) {
