@@ -271,13 +271,21 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
     return result;
 }
 
+static size_t budget_left(struct ov_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    size_t left = ov_ledger_left(&engine->ledger);
+    pthread_mutex_unlock(&engine->lock);
+    return left;
+}
+
 /* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it.
  */
 static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     bool planned = atomic_load(&engine->planned);
-    if (bytes <= ov_ledger_left(&engine->ledger) || !(planned || at_any_cost) || atomic_load(&ov_captures) != 0) {
+    if (bytes <= budget_left(engine) || !(planned || at_any_cost) || atomic_load(&ov_captures) != 0) {
         return;
     }
     struct ov_exclusive section;
@@ -338,7 +346,7 @@ static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t b
     if (on_host && !engine->armed) {
         ov_engine_arm(engine, "the budget is used up");
     } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
-               ov_ledger_left(&engine->ledger) < engine->ledger.budget_bytes / 2) {
+               budget_left(engine) < engine->ledger.budget_bytes / 2) {
         ov_engine_arm(engine, "half of the budget is used");
     }
     return result;

@@ -16,7 +16,7 @@ struct ov_options ov_opt;
 _Atomic int ov_captures;
 
 static struct ov_engine *_Atomic engines[OV_DEVICES]; /* by slice, which is the device's ordinal */
-static bool refused[OV_DEVICES];                      /* devices that cannot be managed; said once */
+static _Atomic bool refused[OV_DEVICES];              /* devices that cannot be managed; said once */
 static int devices;
 static struct ov_engine *closed; /* those whose context went away: kept, see ov_engine_close */
 static bool reserved, reserve_failed;
@@ -332,7 +332,8 @@ void ov_engine_close(struct ov_engine *engine)
     ov_allocs_drop(engine);
     ov_learn_close(engine);
     atomic_store(&engine->planned, false);
-    engine->armed = engine->learning = false;
+    engine->armed = false;
+    engine->learning = false;
     atomic_store(&engine->learning_now, false);
     pthread_mutex_unlock(&engine->lock);
     ov_context_leave(entered);

@@ -50,11 +50,11 @@ struct ov_engine {
     struct ov_inspect inspect;
     struct ov_ring ring; /* units and their places */
     struct ov_reach reach;
-    bool armed;
+    _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
-    _Atomic bool learning_now; /* the same, read without the lock in the launch path */
-    bool streaming_barred;     /* something was met that may reach any unit (an opaque kernel) */
-    unsigned plans;            /* made so far; the last one's pages, for the summary: */
+    _Atomic bool learning_now;     /* the same, read without the lock in the launch path */
+    _Atomic bool streaming_barred; /* something was met that may reach any unit (an opaque kernel); as armed */
+    unsigned plans;                /* made so far; the last one's pages, for the summary: */
     struct {
         size_t resident, streamed, host, ring, units;
     } last_plan;
