@@ -12,7 +12,7 @@
 
 /* ---- moving pages ---- */
 
-static CUresult copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
+CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
 {
     CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
     return ov_finish(engine, engine->ring.side, result);
@@ -23,7 +23,7 @@ static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages)
     struct ov_arena *arena = &engine->arena;
     CUresult result = ov_make_masters(arena, first, pages);
     if (result == CUDA_SUCCESS) {
-        result = copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
+        result = ov_copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_unback(arena, first, pages);
@@ -45,7 +45,7 @@ static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages
             CUresult back = ov_back_host(arena, first, pages);
             return back != CUDA_SUCCESS ? back : result;
         }
-        result = copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
+        result = ov_copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
         if (result != CUDA_SUCCESS && ov_unback(arena, first, pages) == CUDA_SUCCESS) {
             (void)ov_back_host(arena, first, pages); /* the masters still are the truth */
         }
@@ -114,7 +114,8 @@ static void promote_wanted(struct ov_engine *engine, const uint8_t *want)
         }
         uint32_t first = p;
         while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == OV_WANT_DEVICE &&
-               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc) {
+               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc &&
+               arena->page[p].mapping == arena->page[first].mapping) {
             p++;
         }
         (void)promote(engine, first, p - first);

@@ -31,8 +31,10 @@
 #include "learn.h"
 #include "ledger.h"
 #include "options.h"
+#include "pool.h"
 #include "reach.h"
 #include "ring.h"
+#include "vmm.h"
 
 #define OV_FOREIGN_CONTEXTS 8
 
@@ -46,6 +48,8 @@ struct ov_engine {
     struct ov_ledger ledger;
     struct ov_arena arena;
     struct ov_allocs allocs;
+    struct ov_vmm vmm;
+    struct ov_pools pools;
     struct ov_learn learn;
     struct ov_inspect inspect;
     struct ov_ring ring; /* units and their places */

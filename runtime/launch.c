@@ -59,28 +59,6 @@ static void add_unit(struct ov_launch *launch, struct verdict *verdict, uint32_t
     }
 }
 
-static bool shares_allocation(const struct ov_engine *engine, uint32_t unit)
-{
-    const struct ov_ring *ring = &engine->ring;
-    const struct ov_page *page = engine->arena.page;
-    uint32_t alloc = page[ring->unit[unit].first].alloc;
-    return (unit > 0 && ring->unit[unit - 1].pages > 0 && page[ring->unit[unit - 1].first].alloc == alloc) ||
-           (unit + 1 < ring->unit_count && ring->unit[unit + 1].pages > 0 &&
-            page[ring->unit[unit + 1].first].alloc == alloc);
-}
-
-/* An unknown pair may use its address as the base of more than the unit it points into. */
-static void try_whole_allocation(struct ov_engine *engine, struct verdict *verdict, uint32_t unit)
-{
-    const struct ov_ring *ring = &engine->ring;
-    uint32_t alloc = engine->arena.page[ring->unit[unit].first].alloc;
-    for (uint32_t i = 0; i < ring->unit_count; i++) {
-        if (ring->unit[i].tier == OV_TIER_STREAMED && engine->arena.page[ring->unit[i].first].alloc == alloc) {
-            take_out(verdict, i, OV_MARK_CROWDED);
-        }
-    }
-}
-
 static void try_unit(struct verdict *verdict, uint32_t unit)
 {
     for (unsigned i = 0; i < verdict->trials; i++) {
@@ -95,24 +73,36 @@ static void try_unit(struct verdict *verdict, uint32_t unit)
     }
 }
 
+/* Units from `first` on, to the end of the allocation or to `limit`: what an address in front of them, or in the first,
+ * may reach. As many as can be tried. (Units are in the order of their addresses.) */
+static void try_from(struct ov_engine *engine, const struct ov_launch *launch, struct verdict *verdict, uint32_t first,
+                     uint64_t limit)
+{
+    const struct ov_ring *ring = &engine->ring;
+    uint32_t alloc = engine->arena.page[ring->unit[first].first].alloc;
+    for (uint32_t i = first; i < ring->unit_count && verdict->trials < OV_LAUNCH_UNITS; i++) {
+        const struct ov_unit *unit = &ring->unit[i];
+        if (unit->pages > 0 && (engine->arena.page[unit->first].alloc != alloc || unit->begin >= limit)) {
+            return;
+        }
+        if (unit->pages == 0 || unit->tier != OV_TIER_STREAMED || ov_watch_tries(launch->watch, i)) {
+            continue;
+        }
+        if (unit->on_trial) {
+            take_out(verdict, i, 0); /* by another thread's launch: its judgement then is about both */
+        } else {
+            try_unit(verdict, i);
+        }
+    }
+}
+
 /* What is written from this address on may reach the units behind it. */
 static void try_behind(struct ov_engine *engine, const struct ov_launch *launch, struct verdict *verdict,
                        uint64_t address)
 {
-    const struct ov_ring *ring = &engine->ring;
     uint32_t next = ov_reach_next(engine, address);
-    uint32_t alloc = next != UINT32_MAX ? engine->arena.page[ring->unit[next].first].alloc : 0;
-    for (uint32_t i = next; i < ring->unit_count && engine->arena.page[ring->unit[i].first].alloc == alloc &&
-                            ring->unit[i].begin < address + OV_REACH_BYTES;
-         i++) {
-        if (ring->unit[i].tier != OV_TIER_STREAMED || ov_watch_tries(launch->watch, i)) {
-            continue;
-        }
-        if (ring->unit[i].on_trial) {
-            take_out(verdict, i, 0);
-        } else {
-            try_unit(verdict, i);
-        }
+    if (next != UINT32_MAX) {
+        try_from(engine, launch, verdict, next, address + OV_REACH_BYTES);
     }
 }
 
@@ -170,14 +160,9 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
             take_out(verdict, unit, OV_MARK_WRITTEN);
             try_behind(engine, launch, verdict, touches->item[i].address);
         } else if (state != OV_SLOT_READER && !ov_watch_tries(launch->watch, unit)) {
-            if (engine->ring.unit[unit].on_trial) {
-                take_out(verdict, unit, 0); /* by another thread's launch: its judgement then is about both */
-            } else if (shares_allocation(engine, unit)) {
-                try_whole_allocation(engine, verdict, unit);
-            } else {
-                verdict->unknown = true;
-                try_unit(verdict, unit);
-            }
+            /* It may use its address as the base of more than the unit it points into. */
+            verdict->unknown = true;
+            try_from(engine, launch, verdict, unit, UINT64_MAX);
         } else {
             add_unit(launch, verdict, unit);
         }

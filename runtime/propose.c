@@ -10,8 +10,12 @@
 
 /* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last.
  */
-static bool is_cold(const struct ov_alloc *alloc)
+static bool is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, uint32_t page)
 {
+    const struct ov_memo *memo = &engine->learn.memo[page];
+    if (alloc->reserved) { /* holds everything, and room for more: only what changes is known to be in use */
+        return memo->hashed && !memo->written;
+    }
     return alloc->visits == 0 && alloc->edge_count > 0;
 }
 
@@ -20,11 +24,13 @@ static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, 
     uint32_t taken = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal == 0 || is_cold(alloc) != cold) {
+        if (alloc->ordinal == 0) {
             continue;
         }
         for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
-            if (want[p] == OV_WANT_NOTHING) {
+            uint8_t backing = engine->arena.page[p].backing;
+            if (want[p] == OV_WANT_NOTHING && backing != OV_NONE && backing != OV_FIXED &&
+                is_cold(engine, alloc, p) == cold) {
                 want[p] = taken < room ? OV_WANT_DEVICE : OV_WANT_HOST;
                 taken += taken < room;
             }

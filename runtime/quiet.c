@@ -24,7 +24,7 @@ static bool has_unseen(const struct ov_engine *engine)
 {
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal != 0 && alloc->dirty && !engine->learn.memo[alloc->first].hashed) {
+        if (alloc->ordinal != 0 && alloc->dirty && alloc->unseen) {
             return true;
         }
     }
@@ -137,6 +137,12 @@ static void attend(struct ov_engine *engine)
 
 void ov_quiet_point(void)
 {
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *waited = ov_engine_at(slice);
+        if (waited != NULL) {
+            ov_pools_synchronized(waited);
+        }
+    }
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED || atomic_load(&ov_captures) != 0 ||
         ov_self.gate_depth != 0) {
         return;

@@ -410,7 +410,8 @@ CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
     }
     CUresult result = ov_finish(engine, ring->side, unit->loaded ? CUDA_SUCCESS : load(engine, index));
     if (result == CUDA_SUCCESS) {
-        result = ov_protect(&engine->arena, unit->first, unit->pages, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     if (result == CUDA_SUCCESS) {
         unit->on_trial = true;
@@ -430,7 +431,8 @@ static void end_trial(struct ov_unit *unit)
 CUresult ov_ring_take_back(struct ov_engine *engine, uint32_t index)
 {
     struct ov_unit *unit = &engine->ring.unit[index];
-    CUresult result = ov_protect(&engine->arena, unit->first, unit->pages, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    CUresult result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
+                                      CU_MEM_ACCESS_FLAGS_PROT_READ);
     if (result == CUDA_SUCCESS) {
         end_trial(unit);
     }
