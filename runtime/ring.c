@@ -409,10 +409,7 @@ CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
     if (unit->tier != OV_TIER_STREAMED || unit->on_trial || held_by_others(ring, unit, index)) {
         return CUDA_ERROR_NOT_READY;
     }
-    CUresult result = unit->loaded ? CUDA_SUCCESS : load(engine, index);
-    if (result == CUDA_SUCCESS) {
-        result = ov_cu->cuStreamSynchronize(ring->side);
-    }
+    CUresult result = ov_finish(engine, ring->side, unit->loaded ? CUDA_SUCCESS : load(engine, index));
     if (result == CUDA_SUCCESS) {
         result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -449,8 +446,7 @@ CUresult ov_ring_write_back(struct ov_engine *engine, const struct ov_unit *unit
     CUresult result =
         ov_cu->cuMemcpyAsync(ov_mirror_address(&engine->arena, unit->first),
                              ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT), unit->bytes, ring->side);
-    CUresult synced = ov_cu->cuStreamSynchronize(ring->side);
-    return result != CUDA_SUCCESS ? result : synced;
+    return ov_finish(engine, ring->side, result);
 }
 
 /* Remembers that the stream reads the unit up to this point. */
@@ -504,7 +500,7 @@ CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit)
         result = ov_cu->cuEventSynchronize(unit->reader[i].event);
     }
     if (result == CUDA_SUCCESS && unit->load != 0) {
-        result = ov_cu->cuStreamSynchronize(engine->ring.side);
+        result = ov_finish(engine, engine->ring.side, CUDA_SUCCESS);
     }
     return result;
 }
