@@ -55,6 +55,18 @@ static void a_piece_each(void)
     finish();
 }
 
+/* The reservation is the first that the program does. */
+static void first_of_all(void)
+{
+    pool_begin();
+    pool_open(&pool, 10, 4 * MIB);
+    pool_map(&pool, 0, 10);
+    rig_open(&rig, 0);
+    place(10, 4 * MIB);
+    rig_until_streamed(&rig);
+    finish();
+}
+
 /* Tensors end where they end: most lie in two pieces, and pieces hold parts of two tensors. */
 static void across_pieces(void)
 {
@@ -644,6 +656,7 @@ static void exit_alive(void)
     }
 static const struct rig_case cases[] = {
     CASE(a_piece_each),
+    CASE(first_of_all),
     CASE(across_pieces),
     CASE(several_pieces_each),
     CASE(beside_host_memory),
