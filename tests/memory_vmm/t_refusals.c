@@ -5,6 +5,7 @@
 #include "pool.h"
 
 enum { COUNT = 8 };
+#define PIECE (2 * MIB)
 
 static struct rig rig;
 static struct pool pool;
@@ -32,10 +33,10 @@ static void life(void)
 {
     uint32_t number = 0;
     rig_open(&rig, 0);
-    pool_open(&pool, 14, 4 * MIB);
+    pool_open(&pool, 14, PIECE);
     pool_map(&pool, 0, COUNT);
     for (unsigned i = 0; i < COUNT; i++) {
-        (void)rig_place(&rig, pool_at(&pool, i), 4 * MIB);
+        (void)rig_place(&rig, pool_at(&pool, i), PIECE);
     }
     while (number < 7) {
         pass(number++);
@@ -43,25 +44,25 @@ static void life(void)
     OK(cuCtxSynchronize());
     pool_unmap(&pool, 5, 1);
     rig.weight[5].address = 0;
-    OK(cuMemUnmap(pool_at(&pool, 2), 4 * MIB));
-    pool_show(pool_at(&pool, 9), 4 * MIB, pool.handle[2]);
+    OK(cuMemUnmap(pool_at(&pool, 2), PIECE));
+    pool_show(pool_at(&pool, 9), PIECE, pool.handle[2]);
     pool.handle[9] = pool.handle[2];
     pool.handle[2] = 0;
     rig.weight[2].address = pool_at(&pool, 9);
     pass(number++);
-    const CUdeviceptr other = pool_reserve(4 * MIB);
-    pool_show(other, 4 * MIB, pool.handle[1]);
+    const CUdeviceptr other = pool_reserve(PIECE);
+    pool_show(other, PIECE, pool.handle[1]);
     rig_refill(&rig.weight[1]);
-    OK(cuMemcpyHtoD(other, rig.weight[1].host, 4 * MIB));
+    OK(cuMemcpyHtoD(other, rig.weight[1].host, PIECE));
     pass(number++);
-    OK(cuMemUnmap(other, 4 * MIB));
-    OK(cuMemAddressFree(other, 4 * MIB));
+    OK(cuMemUnmap(other, PIECE));
+    OK(cuMemAddressFree(other, PIECE));
     pool_map(&pool, 10, 3);
-    fill(pool_at(&pool, 10), 77, 12 * MIB);
+    fill(pool_at(&pool, 10), 77, 3 * PIECE);
     for (int i = 0; i < 4; i++) {
         pass(number++);
     }
-    pool_expect(pool_at(&pool, 11), 4 * MIB, 77);
+    pool_expect(pool_at(&pool, 11), PIECE, 77);
     pool_forget(&rig);
     pool_close(&pool);
     rig_close(&rig);
