@@ -262,7 +262,8 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
         return;
     }
     struct ov_exclusive section;
-    if (ov_exclusive_begin(engine, &section) == CUDA_SUCCESS) {
+    (void)ov_exclusive_begin(engine, &section);
+    if (section.idle) {
         ov_idle_drop(engine, 0, true);
         bool fits = bytes <= ov_ledger_left(&engine->ledger);
         if (planned && !fits) {
@@ -270,7 +271,7 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
              * each step. What of it stays unused comes back after some quiet points. */
             uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
             (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
-            engine->replan_soon = true;
+            engine->slack = true;
             engine->quiet_points = 0;
             engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
         }
@@ -281,10 +282,19 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
     ov_exclusive_end(engine, &section);
 }
 
+static void note_growth(struct ov_engine *engine, uint32_t pages, bool on_host)
+{
+    if (atomic_load(&engine->planned)) {
+        engine->replan_soon = engine->replan_soon || on_host;
+        engine->grown = engine->grown || pages > engine->largest_pages;
+        engine->largest_pages = pages > engine->largest_pages ? pages : engine->largest_pages;
+    }
+}
+
 void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host)
 {
     engine->ledger.program_bytes += bytes;
-    engine->replan_soon = engine->replan_soon || (on_host && atomic_load(&engine->planned));
+    note_growth(engine, ov_pages(bytes), on_host);
     engine->over_budget = engine->over_budget || on_host;
     if (on_host && engine->armed) {
         ov_engine_learn(engine);
@@ -429,7 +439,7 @@ static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address)
     if (result == CUDA_SUCCESS && (alloc == NULL || !ov_alloc_is_at(engine, alloc, address))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && atomic_load(&ov_captures) != 0) {
+    if (result == CUDA_SUCCESS && !section.idle) {
         alloc->doomed = true; /* the device cannot be waited for while somebody captures */
         engine->allocs.doomed++;
     } else if (result == CUDA_SUCCESS) {

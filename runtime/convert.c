@@ -137,19 +137,8 @@ static bool set_units(struct ov_engine *engine, const struct ov_plan *plan)
         free(edge);
         return false;
     }
-    for (uint32_t i = 0; i < ring->unit_count; i++) { /* their events live on in the pool */
-        struct ov_unit *old = &ring->unit[i];
-        CUevent event[3 + OV_READERS] = {old->started, old->ready, old->asked};
-        for (int r = 0; r < OV_READERS; r++) {
-            event[3 + r] = old->reader[r].event;
-        }
-        for (int e = 0; e < 3 + OV_READERS; e++) {
-            if (event[e] != NULL && ring->spare_count < ring->spare_room) {
-                ring->spare[ring->spare_count++] = event[e];
-            } else if (event[e] != NULL) {
-                (void)ov_cu->cuEventDestroy_v2(event[e]);
-            }
-        }
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        ov_ring_recycle(ring, &ring->unit[i]);
     }
     ring->counts.touches += ring->trace.touches;
     ring->counts.jumps += ring->trace.jumps;
@@ -391,6 +380,7 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         verify_masters(engine);
     }
     mark_cold(engine);
+    ov_reach_renew(engine);
     measure_link(engine);
     preload_trace(engine);
     engine->plans++;
@@ -445,6 +435,9 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
         made = ov_propose(engine, reserve_pages + spare_pages, want, &plan);
     }
     if (made) {
+        ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
+               engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,
+               2 * ov_pages_written(engine), 2 * reserve_pages, 2 * spare_pages);
         carry_out(engine, &plan, want);
         ov_plan_free(&plan);
     }
@@ -461,6 +454,9 @@ CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark)
         return CUDA_SUCCESS;
     }
     CUresult result = ov_ring_settle(engine, unit);
+    if (result == CUDA_SUCCESS && unit->on_trial) {
+        result = ov_ring_write_back(engine, unit);
+    }
     if (result == CUDA_SUCCESS) {
         result = ov_unback(&engine->arena, unit->first, unit->pages);
     }

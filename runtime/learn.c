@@ -44,7 +44,8 @@ void ov_learn_start(struct ov_engine *engine)
 {
     struct ov_learn *learn = &engine->learn;
     learn->start = learn->head;
-    learn->attempts = 0;
+    learn->attempts = learn->units_seen = 0;
+    learn->settled = false;
     learn->launches = 0;
     learn->visits_wanted = ov_opt.discovery_cycles;
     learn->last_address = 0;

@@ -89,12 +89,17 @@ struct ov_learn {
     uint32_t launches;
     uint64_t last_address;  /* of the last logged touch, for visits */
     uint32_t visits_wanted; /* before the next attempt */
-    unsigned attempts;      /* in this discovery */
+    unsigned attempts;      /* in this discovery, since the picture last was half of what it is */
+    uint32_t units_seen;    /* by the last attempt */
+    bool settled;           /* there is a plan, but for lack of a period: only one with a period replaces it */
     bool fresh;             /* the runs were formed at this very quiet point */
     uint64_t studied;       /* place in the log of the study that formed the runs */
     struct ov_memo *memo;   /* per page of the arena, mapped lazily */
     struct ov_runs runs;
 };
+
+/* Studies without a period before a plan is made all the same; twice as many, and it is no longer looked for. */
+#define OV_PATIENCE 3u
 
 #define OV_LOG_ENTRIES ((uint64_t)1 << 20)
 

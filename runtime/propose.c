@@ -5,6 +5,9 @@
 
 #include "engine.h"
 
+/* The pause between two passes of a program that waits for each (PyTorch on an H200's host: about 1 ms). */
+#define BRIDGE_S 1.2e-3
+
 /* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last.
  */
 static bool is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, uint32_t page)
@@ -146,12 +149,15 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         .compute_s = compute_s,
     };
     bool made = compute_s != NULL && plan_robustly(&input, plan, share);
-    /* A third place hides the latency between a reader's end and the start of the copy that waits for it; where it is
-     * cheap. */
-    uint32_t largest = largest_streamed(plan, made);
-    if (made && input.ring_request_pages == 0 && plan->ring_pages < 3 * largest && 3 * largest <= budget_pages / 16) {
+    /* A third place hides the latency between a reader's end and the start of the copy that waits for it. What lies
+     * beyond bridges the moments in which the program asks for nothing, as between passes; it costs no time, since
+     * every page of the ring is one more to copy. Both where they are cheap. */
+    uint32_t largest = largest_streamed(plan, made), least = 3 * largest;
+    uint32_t bridge = (uint32_t)(BRIDGE_S * link);
+    least += least + bridge <= budget_pages / 16 ? bridge : 0;
+    if (made && input.ring_request_pages == 0 && plan->ring_pages < least && least <= budget_pages / 16) {
         ov_plan_free(plan);
-        input.ring_request_pages = 3 * largest;
+        input.ring_request_pages = least;
         made = plan_robustly(&input, plan, share);
     }
     free(compute_s);

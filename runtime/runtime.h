@@ -11,6 +11,7 @@
  *   image.h      parameter layouts from code images, for drivers that cannot tell
  *   scan.h       launch parameters -> addresses inside the arena
  *   learn.h      discovery: the log of touches, what stayed unchanged, runs with trusted boundaries, who only reads
+ *   reach.h      launches that may write into streamed units from in front of them
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
  *   trace.h      the sequence of touches and what comes next (pure: no CUDA)
@@ -160,11 +161,13 @@ void ov_quiet_point(
     void); /* after a call in which the program waited for the GPU: sync functions, blocking D2H copies */
 
 /* Captures and graphs. */
-void ov_capture_began(CUstream stream); /* after success */
-void ov_capture_ended(CUstream stream); /* after cuStreamEndCapture, whatever its result */
+void ov_capture_beginning(CUstream stream);              /* before any form of cuStreamBeginCapture */
+void ov_capture_began(CUstream stream, CUresult result); /* after it, on the same thread */
+void ov_capture_ended(CUstream stream);                  /* after cuStreamEndCapture, whatever its result */
 /* Not CUDA_SUCCESS: what the graph touches could not be taken out of the ring; the wrapper returns it. */
 CUresult ov_graph_instantiating(CUgraph graph); /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
 void ov_graph_launching(CUgraphExec exec, CUstream stream);           /* before cuGraphLaunch */
+void ov_graph_launched(CUgraphExec exec);                             /* after it, on the same thread */
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params); /* before cuGraphExecKernelNodeSetParams (v2) */
 CUresult ov_graph_copy_params(const struct ov_copy *copy);            /* before cuGraphExecMemcpy/MemsetNodeSetParams */
 void ov_graph_opaque(const char *what); /* a graph form we cannot look into: nothing is streamed any more */

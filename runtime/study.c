@@ -10,12 +10,12 @@
 
 /* Kernels may read this far past the end of a tensor, so packers leave gaps of up to this size. */
 #define GAP_BYTES 4096u
-/* Studies without a period before a plan is made all the same. */
-#define PATIENCE 3u
 /* Times a unit may be taken out of the ring before it stays out. */
 #define STRIKES 3u
 /* An aperiodic program's "cycle" is this much of the end of the log. */
 #define APERIODIC_TOUCHES 8192u
+/* Bit in study.run[], inside of mark_ambiguous only. */
+#define ASTRAY 0x80000000u
 
 struct study {
     struct ov_engine *engine;
@@ -323,18 +323,6 @@ static bool ambiguous(const struct ov_log_entry *entry)
     return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
 }
 
-/* A slot that was looked at often enough, and did not write while another slot of its kernel did. */
-static bool reads_only(const struct ov_kernel *kernel, uint32_t slot)
-{
-    if (kernel == NULL) {
-        return false;
-    }
-    uint32_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
-    uint32_t wanted = launches < OV_WATCH_LAUNCHES ? launches : OV_WATCH_LAUNCHES;
-    enum ov_slot_state state = ov_slot(kernel, slot);
-    return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
-}
-
 static bool filled_by_copies(const struct study *study, const struct ov_run *run)
 {
     const struct ov_alloc *alloc = ov_alloc_of(study->engine, run->first);
@@ -376,7 +364,7 @@ static bool keep_innocent(struct study *study)
         const struct ov_log_entry *entry = &study->entry[i];
         if (study->run[i] != 0 && study->place[i] >= since[study->run[i] - 1]) { /* earlier writes made it what it is */
             bool writes = entry->kernel != NULL && ov_slot(entry->kernel, entry->slot) == OV_SLOT_WRITER;
-            what[study->run[i] - 1] |= writes ? WRITTEN : reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
+            what[study->run[i] - 1] |= writes ? WRITTEN : ov_watch_reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
         }
     }
     uint32_t kept = 0;
@@ -391,6 +379,31 @@ static bool keep_innocent(struct study *study)
     free(since);
     find_runs(study);
     return true;
+}
+
+/* Marks runs that ambiguous slots reach at moments when they are not in use anyway: such a touch, stale or not, would
+ * cost a copy of its own. Next to a sure touch of the same run it costs nothing, and mostly is what that touch left on
+ * the stack. */
+static void mark_ambiguous(struct study *study)
+{
+    uint32_t sure = 0; /* the run that was surely touched last */
+    for (size_t i = 0; i < study->count; i++) {
+        if (study->run[i] != 0 && !ambiguous(&study->entry[i])) {
+            sure = study->run[i];
+        } else if (study->run[i] != sure) {
+            study->run[i] |= ASTRAY;
+        }
+    }
+    sure = 0; /* the one that is touched next */
+    for (size_t i = study->count; i-- > 0;) {
+        uint32_t run = study->run[i] & ~ASTRAY;
+        if (run != 0 && !ambiguous(&study->entry[i])) {
+            sure = run;
+        } else if (run != 0 && study->run[i] != run && run != sure) {
+            study->runs.item[run - 1].marks |= OV_MARK_AMBIGUOUS;
+        }
+        study->run[i] = run;
+    }
 }
 
 /* Says of pairs whether they read, and puts marks on runs. */
@@ -423,13 +436,11 @@ static bool judge_pairs(struct study *study)
         }
     }
     for (size_t i = 0; i < study->count; i++) {
-        if (study->run[i] != 0 && ambiguous(&study->entry[i])) {
-            study->runs.item[study->run[i] - 1].marks |= OV_MARK_AMBIGUOUS;
-        }
         if (study->run[i] != 0 && study->entry[i].kernel != NULL && study->entry[i].kernel->emits) {
             study->runs.item[study->run[i] - 1].marks |= OV_MARK_HIDDEN;
         }
     }
+    mark_ambiguous(study);
     free(since);
     return true;
 }
@@ -587,13 +598,18 @@ bool ov_learn_study(struct ov_engine *engine)
         ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
                study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
     }
+    if (study.runs.count > 2 * learn->units_seen) {
+        learn->attempts = 1; /* the program has only begun */
+    }
+    learn->units_seen = study.runs.count;
     /* Half of what is used should be recognised before a plan is made; what changes all the time never is. */
     bool clear = study.runs.periodic && study.undecided == 0;
-    if (!done || study.runs.count == 0 || (!clear && learn->attempts < PATIENCE)) {
+    if (!done || study.runs.count == 0 || (!clear && (learn->attempts < OV_PATIENCE || learn->settled))) {
         learn->visits_wanted += learn->visits_wanted;
         end_study(&study);
         return false;
     }
+    learn->settled = !clear;
     ov_runs_free(&learn->runs);
     learn->fresh = true;
     learn->studied = learn->head++; /* so that what changes later is seen to have changed later */

@@ -331,9 +331,14 @@ void ov_quiet_point(void)
     record("quiet_point");
 }
 
-void ov_capture_began(CUstream stream)
+void ov_capture_beginning(CUstream stream)
 {
-    record("capture_began %p", (void *)stream);
+    record("capture_beginning %p", (void *)stream);
+}
+
+void ov_capture_began(CUstream stream, CUresult result)
+{
+    record("capture_began %p result=%d", (void *)stream, result);
 }
 
 void ov_capture_ended(CUstream stream)
@@ -350,6 +355,11 @@ CUresult ov_graph_instantiating(CUgraph graph)
 void ov_graph_launching(CUgraphExec exec, CUstream stream)
 {
     record("graph_launching %p stream=%p", (void *)exec, (void *)stream);
+}
+
+void ov_graph_launched(CUgraphExec exec)
+{
+    record("graph_launched %p", (void *)exec);
 }
 
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)

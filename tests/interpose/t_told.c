@@ -202,10 +202,11 @@ static void failures(void)
     CHECK(library == (CUlibrary)0xdead && function == (CUfunction)0xdead && kernel == (CUkernel)0xdead);
     CHECK(context == (CUcontext)0xdead);
     static const char *const told[] = {"foreign_added", "module_loaded", "library_loaded", "function_found",
-                                       "kernel_found",  "peer_enabled",  "capture_began",  "quiet_point"};
+                                       "kernel_found",  "peer_enabled",  "quiet_point"};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         CHECK(recorded(told[i]) == 0);
     }
+    CHECK(recorded("capture_began 0x57 result=2") == 1);
     record_forget();
     /* The end of a capture is told whatever came of it. */
     CHECK(elf_cuStreamEndCapture(STREAM, &graph) == 2 && graph == (CUgraph)0xdead);
@@ -337,11 +338,14 @@ static void captures(void)
     CUgraph graph;
     attach();
     CHECK(elf_cuStreamBeginCapture(STREAM) == 0);
-    EXPECT("driver cuStreamBeginCapture", line("capture_began %p", (void *)STREAM));
+#define BEGINS(driver, stream)                                               \
+    EXPECT(line("capture_beginning %p", (void *)(stream)), "driver " driver, \
+           line("capture_began %p result=0", (void *)(stream)))
+    BEGINS("cuStreamBeginCapture", STREAM);
     CHECK(elf_cuStreamBeginCapture_v2_ptsz(NULL, 0) == 0);
-    EXPECT("driver cuStreamBeginCapture_v2_ptsz", line("capture_began %p", (void *)CU_STREAM_PER_THREAD));
+    BEGINS("cuStreamBeginCapture_v2_ptsz", CU_STREAM_PER_THREAD);
     CHECK(elf_cuStreamBeginCaptureToGraph(STREAM, GRAPH, NULL, NULL, 0, 0) == 0);
-    EXPECT("driver cuStreamBeginCaptureToGraph", line("capture_began %p", (void *)STREAM));
+    BEGINS("cuStreamBeginCaptureToGraph", STREAM);
     CHECK(elf_cuStreamEndCapture_ptsz(NULL, &graph) == 0);
     EXPECT("driver cuStreamEndCapture_ptsz", line("capture_ended %p", (void *)CU_STREAM_PER_THREAD));
 }
@@ -363,9 +367,11 @@ static void instantiations(void)
     TAKES_IN(cuGraphExecUpdate_v2, (EXEC, GRAPH, NULL));
     TAKES_IN(cuGraphExecChildGraphNodeSetParams, (EXEC, NODE, GRAPH));
     CHECK(elf_cuGraphLaunch(EXEC, NULL) == 0);
-    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)CU_STREAM_LEGACY), "driver cuGraphLaunch");
+    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)CU_STREAM_LEGACY), "driver cuGraphLaunch",
+           line("graph_launched %p", (void *)EXEC));
     CHECK(elf_cuGraphLaunch_ptsz(EXEC, STREAM) == 0);
-    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)STREAM), "driver cuGraphLaunch_ptsz");
+    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)STREAM), "driver cuGraphLaunch_ptsz",
+           line("graph_launched %p", (void *)EXEC));
 }
 
 static void node_params(void)
