@@ -118,7 +118,8 @@ CUresult ov_learn_hash(struct ov_engine *engine);
 bool ov_learn_study(struct ov_engine *engine);
 /* A copy (from_copy) or a fill changed [address, address + bytes). */
 void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy);
-/* Marks all pages of the run, or allocation, around an address. */
+/* Marks all pages of the run around an address; outside of runs all pages of the allocation, in a reservation those up
+ * to the next runs. */
 void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark);
 /* Forgets what is known of pages: they were freed. */
 void ov_learn_forget(struct ov_engine *engine, uint32_t first, uint32_t pages);
