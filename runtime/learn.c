@@ -51,6 +51,7 @@ void ov_learn_start(struct ov_engine *engine)
     learn->last_address = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         engine->allocs.item[i].visits = 0;
+        engine->allocs.item[i].dirty = true; /* nobody looked at who wrote there since the last discovery */
     }
 }
 
@@ -179,12 +180,24 @@ static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
     return result;
 }
 
+/* A graph or an address in memory leads there, so launches that were not logged may have written. */
+static bool reached_unseen(const struct ov_engine *engine, const struct ov_alloc *alloc)
+{
+    for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
+        if ((engine->learn.memo[p].marks & (OV_MARK_GRAPH | OV_MARK_HIDDEN)) != 0 ||
+            ov_inspect_points_to(&engine->inspect, p)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 CUresult ov_learn_hash(struct ov_engine *engine)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < engine->allocs.count && result == CUDA_SUCCESS; i++) {
         struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal != 0 && alloc->dirty) {
+        if (alloc->ordinal != 0 && (alloc->dirty || reached_unseen(engine, alloc))) {
             result = hash_alloc(engine, alloc);
         }
     }

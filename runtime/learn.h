@@ -116,6 +116,9 @@ bool ov_learn_due(const struct ov_engine *engine);
 CUresult ov_learn_hash(struct ov_engine *engine);
 /* Hashes, then forms engine->learn.runs anew. False: no clear picture yet, the old runs stay. */
 bool ov_learn_study(struct ov_engine *engine);
+/* Hashes and searches all memory again, for a plan that is made of an earlier study: what is named in memory by now may
+ * not be streamed any more. */
+CUresult ov_learn_look_again(struct ov_engine *engine);
 /* A copy (from_copy) or a fill changed [address, address + bytes). */
 void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy);
 /* Marks all pages of the run around an address; outside of runs all pages of the allocation, in a reservation those up
