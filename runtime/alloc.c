@@ -257,6 +257,14 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
     return result;
 }
 
+static size_t budget_left(struct ov_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    size_t left = ov_ledger_left(&engine->ledger);
+    pthread_mutex_unlock(&engine->lock);
+    return left;
+}
+
 /* What was freed in stream order goes first: what is done at once, the rest when the device is. */
 static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
 {
@@ -276,7 +284,7 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     bool planned = atomic_load(&engine->planned);
-    if (bytes <= ov_ledger_left(&engine->ledger) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
+    if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
         !(planned || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
         return;
     }
@@ -325,7 +333,7 @@ void ov_alloc_grew(struct ov_engine *engine, bool on_host)
     if (on_host && !engine->armed) {
         ov_engine_arm(engine, "the budget is used up");
     } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
-               ov_ledger_left(&engine->ledger) < engine->ledger.budget_bytes / 2) {
+               budget_left(engine) < engine->ledger.budget_bytes / 2) {
         ov_engine_arm(engine, "half of the budget is used");
     }
 }

@@ -15,8 +15,7 @@
 CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
 {
     CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
-    CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
-    return result != CUDA_SUCCESS ? result : synced;
+    return ov_finish(engine, engine->ring.side, result);
 }
 
 static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages)
@@ -277,7 +276,7 @@ static void measure_link(struct ov_engine *engine)
                 }
             }
             (void)ov_cu->cuEventRecord(end, ring->side);
-            (void)ov_cu->cuStreamSynchronize(ring->side);
+            (void)ov_finish(engine, ring->side, CUDA_SUCCESS);
             if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
                 double rate = COPIES * (double)largest->bytes / (ms * 1e-3);
                 ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;

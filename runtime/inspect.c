@@ -82,7 +82,7 @@ static CUresult digest_batch(struct ov_engine *engine, CUdeviceptr address, size
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuMemcpyDtoHAsync_v2(out, total, pages * sizeof *out, inspect->stream);
     }
-    return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
+    return ov_finish(engine, inspect->stream, result);
 }
 
 CUresult ov_inspect_pages(struct ov_engine *engine, CUdeviceptr address, uint32_t pages, struct ov_page_digest *out)
@@ -144,7 +144,7 @@ CUresult ov_inspect_fetch(struct ov_engine *engine)
     const struct ov_inspect *inspect = &engine->inspect;
     CUresult result =
         ov_cu->cuMemcpyDtoHAsync_v2(inspect->found, inspect->scratch + FOUND_AT, FOUND_SLOTS, inspect->stream);
-    return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
+    return ov_finish(engine, inspect->stream, result);
 }
 
 bool ov_inspect_points_to(const struct ov_inspect *inspect, uint32_t page)
@@ -158,5 +158,5 @@ CUresult ov_inspect_clear(struct ov_engine *engine)
     memset(inspect->found, 0, FOUND_SLOTS);
     memset(inspect->named, 0, FOUND_SLOTS);
     CUresult result = ov_cu->cuMemsetD8Async(inspect->scratch + FOUND_AT, 0, FOUND_SLOTS, inspect->stream);
-    return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
+    return ov_finish(engine, inspect->stream, result);
 }

@@ -167,14 +167,15 @@ static void account_stall(struct ov_ring *ring, struct ov_unit *unit)
     unit->timed = false;
 }
 
-/* One copy in so many is timed. */
+/* One copy in so many is timed, at first more: a short run wants a figure, too. */
 #define METER_EVERY 16u
+#define METER_FIRST 3u
 
 static bool meter_begin(struct ov_ring *ring, size_t bytes)
 {
     struct ov_meter *meter = &ring->meter;
     float ms = 0;
-    if (!ov_opt.summary || ring->loads % METER_EVERY != 0) {
+    if (!ov_opt.summary || ring->loads % (ring->loads < 4 * METER_EVERY ? METER_FIRST : METER_EVERY) != 0) {
         return false;
     }
     if (meter->bytes > 0) {
@@ -408,10 +409,7 @@ CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
     if (unit->tier != OV_TIER_STREAMED || unit->on_trial || held_by_others(ring, unit, index)) {
         return CUDA_ERROR_NOT_READY;
     }
-    CUresult result = unit->loaded ? CUDA_SUCCESS : load(engine, index);
-    if (result == CUDA_SUCCESS) {
-        result = ov_cu->cuStreamSynchronize(ring->side);
-    }
+    CUresult result = ov_finish(engine, ring->side, unit->loaded ? CUDA_SUCCESS : load(engine, index));
     if (result == CUDA_SUCCESS) {
         result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -448,8 +446,7 @@ CUresult ov_ring_write_back(struct ov_engine *engine, const struct ov_unit *unit
     CUresult result =
         ov_cu->cuMemcpyAsync(ov_mirror_address(&engine->arena, unit->first),
                              ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT), unit->bytes, ring->side);
-    CUresult synced = ov_cu->cuStreamSynchronize(ring->side);
-    return result != CUDA_SUCCESS ? result : synced;
+    return ov_finish(engine, ring->side, result);
 }
 
 /* Remembers that the stream reads the unit up to this point. */
@@ -503,7 +500,7 @@ CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit)
         result = ov_cu->cuEventSynchronize(unit->reader[i].event);
     }
     if (result == CUDA_SUCCESS && unit->load != 0) {
-        result = ov_cu->cuStreamSynchronize(engine->ring.side);
+        result = ov_finish(engine, engine->ring.side, CUDA_SUCCESS);
     }
     return result;
 }

@@ -11,8 +11,6 @@
 
 /* Kernels may read this far past the end of a tensor, so packers leave gaps of up to this size. */
 #define GAP_BYTES 4096u
-/* Studies without a period before a plan is made all the same. */
-#define PATIENCE 3u
 /* Times a unit may be taken out of the ring before it stays out. */
 #define STRIKES 3u
 /* An aperiodic program's "cycle" is this much of the end of the log. */
@@ -662,13 +660,18 @@ bool ov_learn_study(struct ov_engine *engine)
         ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
                study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
     }
+    if (study.runs.count > 2 * learn->units_seen) {
+        learn->attempts = 1; /* the program has only begun */
+    }
+    learn->units_seen = study.runs.count;
     /* Half of what is used should be recognised before a plan is made; what changes all the time never is. */
     bool clear = study.runs.periodic && study.undecided == 0;
-    if (!done || study.runs.count == 0 || (!clear && learn->attempts < PATIENCE)) {
+    if (!done || study.runs.count == 0 || (!clear && (learn->attempts < OV_PATIENCE || learn->settled))) {
         learn->visits_wanted += learn->visits_wanted;
         end_study(&study);
         return false;
     }
+    learn->settled = !clear;
     ov_runs_free(&learn->runs);
     learn->fresh = true;
     learn->studied = learn->head++; /* so that what changes later is seen to have changed later */
