@@ -160,6 +160,12 @@ static struct ov_other *take_other(struct ov_engine *engine, uint64_t address)
     return other;
 }
 
+/* What of it the program has allocated: a mapping costs nothing, its handle does. */
+static size_t counted(const struct ov_other *other)
+{
+    return other->small ? other->bytes : other->device_bytes;
+}
+
 /* Gives its bytes back to the ledger; after the driver's free. */
 static void settle_other(struct ov_engine *engine, struct ov_other *other)
 {
@@ -172,9 +178,18 @@ static void settle_other(struct ov_engine *engine, struct ov_other *other)
     } else {
         ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, other->device_bytes);
     }
-    engine->ledger.program_bytes -= other->bytes;
+    engine->ledger.program_bytes -= counted(other);
+    ov_report_freed(&engine->report, &engine->ledger);
     pthread_mutex_unlock(&engine->lock);
     free(other);
+}
+
+/* The driver refused to free it. */
+static void restore_other(struct ov_engine *engine, struct ov_other *other)
+{
+    pthread_mutex_lock(&engine->lock);
+    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
@@ -191,10 +206,19 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
     pthread_mutex_lock(&engine->lock);
     HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
     ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, device_bytes);
-    engine->ledger.program_bytes += bytes;
-    bool over = device_bytes > 0 && ov_ledger_held(&engine->ledger) > engine->ledger.budget_bytes;
+    engine->ledger.program_bytes += device_bytes;
+    size_t held = ov_ledger_held(&engine->ledger), budget = engine->ledger.budget_bytes;
+    size_t foreign = engine->ledger.held_bytes[OV_FOR_FOREIGN], movable = engine->ledger.held_bytes[OV_FOR_PAGES];
+    bool over = device_bytes > 0 && held > budget;
     engine->replan_soon = engine->replan_soon || (over && atomic_load(&engine->planned));
     pthread_mutex_unlock(&engine->lock);
+    if (over && !atomic_exchange(&engine->excess_said, true)) {
+        ov_log(
+            OV_LOG_WARN,
+            "device %d: %zu MiB are held, more than the budget of %zu MiB: the program has %zu MiB in pools, managed "
+            "memory and mappings of its own, which overshot cannot move; %zu MiB of its memory can give way",
+            engine->device, held >> 20, budget >> 20, foreign >> 20, movable >> 20);
+    }
 }
 
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
@@ -261,12 +285,28 @@ bool ov_others_hold(const struct ov_engine *engine, uint64_t address)
 
 /* ---- the program's calls ---- */
 
-/* Device memory while the budget lasts, then host memory. Under the lock, in the engine's context. */
+/* Device memory while the budget lasts, then host memory; both, when neither holds all of it. Under the lock, in the
+ * engine's context. */
 static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
     CUresult result = ov_back_device(&engine->arena, first, pages);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable) {
-        result = ov_back_host(&engine->arena, first, pages);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ov_host_backed(engine)) {
+        return result;
+    }
+    size_t host = (engine->ledger.host_limit_bytes - engine->ledger.host_bytes) >> OV_PAGE_SHIFT;
+    size_t device = host < pages ? pages - host : 0;
+    if (device > ov_ledger_left(&engine->ledger) >> OV_PAGE_SHIFT) {
+        return result;
+    }
+    if (device > 0) {
+        result = ov_back_device(&engine->arena, first, (uint32_t)device);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    result = ov_back_host(&engine->arena, first + (uint32_t)device, pages - (uint32_t)device);
+    if (result != CUDA_SUCCESS && device > 0) {
+        (void)ov_unback(&engine->arena, first, (uint32_t)device);
     }
     return result;
 }
@@ -306,7 +346,7 @@ static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t b
     pthread_mutex_lock(&engine->lock);
     uint32_t first = ov_arena_take(&engine->arena, pages);
     CUresult result = first != UINT32_MAX ? back(engine, first, pages) : CUDA_ERROR_OUT_OF_MEMORY;
-    bool on_host = result == CUDA_SUCCESS && engine->arena.page[first].backing == OV_HOST;
+    bool on_host = result == CUDA_SUCCESS && engine->arena.page[first + pages - 1].backing == OV_HOST;
     if (result == CUDA_SUCCESS && new_alloc(engine, first, pages, bytes) == NULL) {
         (void)ov_unback(&engine->arena, first, pages);
         ov_drop_masters(&engine->arena, first, pages);
@@ -387,6 +427,7 @@ static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc)
     ov_drop_masters(&engine->arena, first, pages);
     ov_learn_forget(engine, first, pages);
     engine->ledger.program_bytes -= alloc->bytes;
+    ov_report_freed(&engine->report, &engine->ledger);
     engine->allocs.doomed -= alloc->doomed;
     drop_alloc(engine, alloc);
     if (result == CUDA_SUCCESS) {
@@ -438,8 +479,10 @@ CUresult ov_mem_free(CUdeviceptr address)
     }
     CUresult result = ov_cu->cuMemFree_v2(address);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
-        if (other[slice] != NULL) {
+        if (other[slice] != NULL && result == CUDA_SUCCESS) {
             settle_other(ov_engine_at(slice), other[slice]);
+        } else if (other[slice] != NULL) {
+            restore_other(ov_engine_at(slice), other[slice]);
         }
     }
     return result;

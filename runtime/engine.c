@@ -31,6 +31,15 @@ struct ov_engine *ov_engine_of(uint64_t address)
     return ov_arena_has(address) ? ov_engine_at((int)ov_arena_slice(address)) : NULL;
 }
 
+bool ov_device_managed(CUdevice device)
+{
+    int vmm = 0;
+    return device >= 0 && device < OV_DEVICES && !refused[device] && (ov_opt.devices >> device & 1) != 0 &&
+           ov_cu->cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
+               CUDA_SUCCESS &&
+           vmm != 0;
+}
+
 static bool refuse(int device, const char *why)
 {
     if (device >= 0 && !refused[device]) {
@@ -70,6 +79,7 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
     pthread_mutex_init(&engine->lock, NULL);
     engine->device = device;
     engine->slice = device;
+    engine->report.room_bytes = SIZE_MAX;
     (void)ov_cu->cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
     if (vmm == 0) {
         return refuse(device, "it has no virtual memory management");
@@ -122,6 +132,11 @@ struct ov_engine *ov_engine_here(void)
         ov_engine_arm(engine, "OVERSHOT_TIERS leaves out resident");
     }
     return engine;
+}
+
+bool ov_host_backed(const struct ov_engine *engine)
+{
+    return engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO;
 }
 
 void ov_engine_learn(struct ov_engine *engine)

@@ -31,6 +31,7 @@
 #include "learn.h"
 #include "ledger.h"
 #include "options.h"
+#include "report.h"
 #include "ring.h"
 
 #define OV_FOREIGN_CONTEXTS 8
@@ -43,6 +44,8 @@ struct ov_engine {
     CUcontext context;
     CUcontext foreign[OV_FOREIGN_CONTEXTS]; /* others that have launched on our memory; they are waited for, too */
     struct ov_ledger ledger;
+    struct ov_report report;
+    _Atomic bool excess_said; /* that the program's own memory exceeds the budget */
     struct ov_arena arena;
     struct ov_allocs allocs;
     struct ov_learn learn;
@@ -76,8 +79,16 @@ struct ov_engine *ov_engine_here(void);
 /* The engine that owns an arena address; NULL if there is none any more. */
 struct ov_engine *ov_engine_of(uint64_t address);
 struct ov_engine *ov_engine_at(int slice);
+/* Whether the device has an engine, or will have one. */
+bool ov_device_managed(CUdevice device);
 /* Forgets the engine and gives back its memory: its context is going away. */
 void ov_engine_close(struct ov_engine *engine);
+
+/* Whether host memory stands in for device memory. */
+bool ov_host_backed(const struct ov_engine *engine);
+/* What the program is told of the device's memory. Under the lock. device_free_bytes: what the driver says, SIZE_MAX:
+ * it was not asked. (view_memory.c) */
+struct ov_report_answer ov_memory_told(struct ov_engine *engine, size_t device_free_bytes, size_t device_total_bytes);
 
 /* Sets ov_state by what the engines need: launches are looked at while anything is streamed or learned. */
 void ov_state_settle(void);

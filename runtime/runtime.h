@@ -4,6 +4,7 @@
  * The house
  *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
  *   ledger.h     bytes of device and host memory held, by whom; the budget
+ *   report.h     what the program is told of a device's memory
  *   alloc.h      what the program asked for; small and foreign allocations too
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
  *   image.h      parameter layouts from code images, for drivers that cannot tell
@@ -57,6 +58,7 @@ CUresult ov_mem_free(CUdeviceptr address);
 /* cuMemFreeAsync: returns true when the address is ours and was dealt with (*result is then the answer). */
 bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes);
+CUresult ov_device_total_mem(size_t *bytes, CUdevice device);
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);

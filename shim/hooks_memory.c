@@ -30,6 +30,11 @@ CUresult ov_body_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     return ov_mem_get_info(free_bytes, total_bytes);
 }
 
+CUresult ov_body_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    return ov_device_total_mem(bytes, device);
+}
+
 CUresult ov_body_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     return ov_mem_get_address_range(base, bytes, address);

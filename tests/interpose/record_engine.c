@@ -86,6 +86,12 @@ CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes)
     return REAL(cuMemGetInfo_v2, (free_bytes, total_bytes));
 }
 
+CUresult ov_device_total_mem(size_t *bytes, CUdevice device)
+{
+    record("device_total_mem %d", device);
+    return REAL(cuDeviceTotalMem_v2, (bytes, device));
+}
+
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     record("mem_get_address_range %#llx", address);
