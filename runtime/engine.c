@@ -61,10 +61,13 @@ static bool reserve(int device)
     return reserved || refuse(device, "the driver does not reserve address ranges");
 }
 
-static size_t budget_of(CUdevice device)
+static size_t budget_of(struct ov_engine *engine, CUdevice device)
 {
     size_t free_bytes = 0, total_bytes = 0;
-    (void)ov_cu->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    if (ov_cu->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
+        engine->report.others_bytes = total_bytes - free_bytes;
+        engine->report.others_known = true;
+    }
     if (total_bytes == 0) {
         (void)ov_cu->cuDeviceTotalMem_v2(&total_bytes, device);
     }
@@ -87,7 +90,7 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
     if (!reserve(device) || ov_cu->cuCtxGetCurrent(&engine->context) != CUDA_SUCCESS) {
         return false;
     }
-    engine->ledger.budget_bytes = budget_of(device);
+    engine->ledger.budget_bytes = budget_of(engine, device);
     engine->ledger.set_aside_bytes[OV_FOR_SCRATCH] = OV_PAGE_BYTES;
     engine->ledger.set_aside_bytes[OV_FOR_SMALL] = engine->ledger.budget_bytes >= 4 * OV_PAGE_BYTES ? OV_PAGE_BYTES : 0;
     engine->ledger.host_limit_bytes = ov_amount_resolve(&ov_opt.host_limit, 0, ov_host_limit());

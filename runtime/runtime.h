@@ -59,6 +59,11 @@ CUresult ov_mem_free(CUdeviceptr address);
 bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes);
 CUresult ov_device_total_mem(size_t *bytes, CUdevice device);
+/* For interfaces other than CUDA: the device by its UUID ("GPU-...") or its place on the PCI bus, -1 if CUDA does not
+ * know it; and what is told of its memory. False, and nothing is changed, if it is not managed. */
+int ov_device_of_uuid(const char *uuid);
+int ov_device_of_pci(unsigned domain, unsigned bus, unsigned device);
+bool ov_device_memory_told(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);

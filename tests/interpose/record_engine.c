@@ -92,6 +92,25 @@ CUresult ov_device_total_mem(size_t *bytes, CUdevice device)
     return REAL(cuDeviceTotalMem_v2, (bytes, device));
 }
 
+int ov_device_of_uuid(const char *uuid)
+{
+    record("device_of_uuid %s", uuid);
+    return 0;
+}
+
+int ov_device_of_pci(unsigned domain, unsigned bus, unsigned device)
+{
+    record("device_of_pci %u:%u:%u", domain, bus, device);
+    return 0;
+}
+
+bool ov_device_memory_told(CUdevice device, size_t *free_bytes, size_t *total_bytes)
+{
+    record("device_memory_told %d", device);
+    (void)free_bytes, (void)total_bytes;
+    return false;
+}
+
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     record("mem_get_address_range %#llx", address);
