@@ -374,11 +374,43 @@ static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t b
     return result;
 }
 
+/* OVERSHOT_EXCLUDE: the driver's, but within the budget. */
+static CUresult alloc_excluded(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+{
+    struct ov_other *other = calloc(1, sizeof *other);
+    size_t held = (size_t)ov_pages(bytes) << OV_PAGE_SHIFT;
+    CUdeviceptr address = 0;
+    if (ov_host_backed(engine)) {
+        make_room(engine, ov_pages(bytes), true);
+    }
+    pthread_mutex_lock(&engine->lock);
+    bool fits = other != NULL && ov_ledger_take(&engine->ledger, OV_FOR_FOREIGN, held);
+    pthread_mutex_unlock(&engine->lock);
+    CUresult result = fits ? ov_cu->cuMemAlloc_v2(&address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(other);
+    }
+    pthread_mutex_lock(&engine->lock);
+    if (result == CUDA_SUCCESS) {
+        *other = (struct ov_other){.address = address, .bytes = bytes, .device_bytes = held};
+        HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+        engine->ledger.program_bytes += held;
+        *out = address;
+    } else if (fits) {
+        ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, held);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return result;
+}
+
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
 {
     struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_here() : NULL;
     if (engine == NULL || bytes > ov_arena_bytes) {
         return ov_cu->cuMemAlloc_v2(out, bytes);
+    }
+    if (bytes >= OV_ARENA_LEAST && ov_sizes_hold(&ov_opt.exclude, bytes)) {
+        return alloc_excluded(engine, out, bytes);
     }
     if (bytes < OV_ARENA_LEAST) {
         bool fits = reserve_small(engine, bytes, false);

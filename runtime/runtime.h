@@ -66,6 +66,9 @@ int ov_device_of_pci(unsigned domain, unsigned bus, unsigned device);
 bool ov_device_memory_told(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
+CUresult ov_mem_get_handle_for_range(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                                     unsigned long long flags);
+CUresult ov_mem_retain_handle(CUmemGenericAllocationHandle *handle, void *address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);
 
 /* Device memory that the program holds and that is not ours to place: told after success, so that it is counted against

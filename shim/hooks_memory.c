@@ -40,6 +40,17 @@ CUresult ov_body_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdev
     return ov_mem_get_address_range(base, bytes, address);
 }
 
+CUresult ov_body_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes,
+                                               CUmemRangeHandleType type, unsigned long long flags)
+{
+    return ov_mem_get_handle_for_range(handle, address, bytes, type, flags);
+}
+
+CUresult ov_body_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    return ov_mem_retain_handle(handle, address);
+}
+
 CUresult ov_body_cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
     return ov_pointer_get_attribute(value, attribute, address);

@@ -117,6 +117,19 @@ CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr 
     return REAL(cuMemGetAddressRange_v2, (base, bytes, address));
 }
 
+CUresult ov_mem_get_handle_for_range(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                                     unsigned long long flags)
+{
+    record("mem_get_handle_for_range %#llx bytes=%zu", address, bytes);
+    return REAL(cuMemGetHandleForAddressRange, (handle, address, bytes, type, flags));
+}
+
+CUresult ov_mem_retain_handle(CUmemGenericAllocationHandle *handle, void *address)
+{
+    record("mem_retain_handle %p", address);
+    return REAL(cuMemRetainAllocationHandle, (handle, address));
+}
+
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
     record("pointer_get_attribute %d %#llx", attribute, address);
