@@ -67,6 +67,9 @@ static void drop_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
         engine->arena.page[p].alloc = 0;
         atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
     }
+    if (alloc->offered) {
+        ov_ipc_withdraw(&alloc->ticket);
+    }
     free(alloc->edge);
     memset(alloc, 0, sizeof *alloc);
     alloc->next_free = allocs->first_free;

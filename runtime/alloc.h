@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "driver.h"
+#include "ipc.h"
 
 #define OV_ARENA_LEAST ((size_t)1 << 20)
 
@@ -29,7 +30,9 @@ struct ov_alloc {
     uint32_t visits;  /* ... and how often it was, after another address had been */
     bool doomed;      /* freed by the program during a capture: goes in the next exclusive section without one */
     bool dirty;       /* may have changed since its pages were hashed */
-    uint64_t *edge;   /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
+    bool offered;     /* to other processes, by: */
+    struct ov_ticket ticket;
+    uint64_t *edge; /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
     uint32_t edge_count, edge_room;
     uint32_t next_free;
 };

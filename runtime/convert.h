@@ -26,6 +26,9 @@ void ov_demote_some(struct ov_engine *engine, uint32_t pages);
 /* A unit leaves the ring: its pages become its host master, writable. mark 0: on trial, ov_unit_restore may follow. */
 CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t unit, unsigned mark);
 CUresult ov_unit_restore(struct ov_engine *engine, uint32_t unit);
+/* Gives the pages of an allocation memory that other processes can map, with the same contents, and takes them out of
+ * all plans. Other memory goes to the host for it. CUDA_ERROR_OUT_OF_MEMORY: there is no room; nothing has changed. */
+CUresult ov_share_pages(struct ov_engine *engine, uint32_t first, uint32_t pages, CUmemGenericAllocationHandle *handle);
 /* All units leave the ring. */
 void ov_revoke_all(struct ov_engine *engine, unsigned mark);
 

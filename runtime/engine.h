@@ -84,6 +84,8 @@ bool ov_device_managed(CUdevice device);
 /* Forgets the engine and gives back its memory: its context is going away. */
 void ov_engine_close(struct ov_engine *engine);
 
+/* Whether arena memory can be shared with other processes. (ipc_share.c) */
+bool ov_ipc_capable(const struct ov_engine *engine);
 /* Whether host memory stands in for device memory. */
 bool ov_host_backed(const struct ov_engine *engine);
 /* What the program is told of the device's memory. Under the lock. device_free_bytes: what the driver says, SIZE_MAX:

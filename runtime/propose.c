@@ -17,7 +17,7 @@ static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, 
     uint32_t taken = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal == 0 || is_cold(alloc) != cold) {
+        if (alloc->ordinal == 0 || is_cold(alloc) != cold || engine->arena.page[alloc->first].backing == OV_SHARED) {
             continue;
         }
         for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {

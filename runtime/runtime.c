@@ -56,6 +56,7 @@ void ov_runtime_attach(const struct ov_driver *driver, const char *missing)
 void ov_runtime_forked(void)
 {
     atomic_store(&ov_state, OV_INERT);
+    ov_ipc_forked();
 }
 
 /* ---- streams and contexts ---- */
@@ -85,6 +86,7 @@ static void forget_foreign(struct ov_engine *engine, CUcontext context)
 
 void ov_context_closing(CUcontext context, CUdevice device)
 {
+    ov_ipc_context_closing(context, device);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine == NULL) {
@@ -129,6 +131,7 @@ void ov_runtime_exit(void)
     if (atomic_load(&ov_state) == OV_INERT) {
         return;
     }
+    ov_ipc_exit();
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         const struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {

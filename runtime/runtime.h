@@ -6,6 +6,7 @@
  *   ledger.h     bytes of device and host memory held, by whom; the budget
  *   report.h     what the program is told of a device's memory
  *   alloc.h      what the program asked for; small and foreign allocations too
+ *   ipc.h        memory that is handed to other processes
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
  *   image.h      parameter layouts from code images, for drivers that cannot tell
  *   scan.h       launch parameters -> addresses inside the arena
@@ -70,6 +71,11 @@ CUresult ov_mem_get_handle_for_range(void *handle, CUdeviceptr address, size_t b
                                      unsigned long long flags);
 CUresult ov_mem_retain_handle(CUmemGenericAllocationHandle *handle, void *address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);
+
+/* Memory between processes (ipc.h). open and close return true when the handle or address is ours and was dealt with. */
+CUresult ov_ipc_get_mem_handle(CUipcMemHandle *out, CUdeviceptr address);
+bool ov_ipc_open_mem_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsigned flags, CUresult *result);
+bool ov_ipc_close_mem_handle(CUdeviceptr address, CUresult *result);
 
 /* Device memory that the program holds and that is not ours to place: told after success, so that it is counted against
  * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */

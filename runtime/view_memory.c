@@ -34,7 +34,8 @@ static size_t written_pages(const struct ov_engine *engine)
 {
     size_t pages = 0, most = (engine->ledger.budget_bytes / 4) >> OV_PAGE_SHIFT;
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
-        pages += engine->arena.page[p].alloc != 0 && !mostly_uploaded(engine, p);
+        pages += engine->arena.page[p].alloc != 0 && engine->arena.page[p].backing != OV_SHARED &&
+                 !mostly_uploaded(engine, p);
     }
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
         const struct ov_unit *unit = &engine->ring.unit[i];

@@ -22,20 +22,30 @@ static bool find(CUdeviceptr address, struct ov_engine **engine, struct ov_alloc
     return found;
 }
 
+static CUresult give_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr base_of_it, size_t bytes_of_it)
+{
+    if (base != NULL) {
+        *base = base_of_it;
+    }
+    if (bytes != NULL) {
+        *bytes = bytes_of_it;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     struct ov_engine *engine;
     struct ov_alloc alloc;
     if (!find(address, &engine, &alloc)) {
+        CUdeviceptr opened_base;
+        size_t opened_bytes;
+        if (engine == NULL && ov_ipc_opened(address, &opened_base, &opened_bytes)) {
+            return give_range(base, bytes, opened_base, opened_bytes);
+        }
         return engine == NULL ? ov_cu->cuMemGetAddressRange_v2(base, bytes, address) : CUDA_ERROR_NOT_FOUND;
     }
-    if (base != NULL) {
-        *base = ov_page_address(&engine->arena, alloc.first);
-    }
-    if (bytes != NULL) {
-        *bytes = alloc.bytes;
-    }
-    return CUDA_SUCCESS;
+    return give_range(base, bytes, ov_page_address(&engine->arena, alloc.first), alloc.bytes);
 }
 
 /*
@@ -73,6 +83,9 @@ static enum by answer(const struct ov_engine *engine, const struct ov_alloc *all
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)value = alloc->bytes;
+        return BY_US;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(int *)value = ov_ipc_capable(engine);
         return BY_US;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)value = 0;

@@ -142,6 +142,28 @@ CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribut
     return REAL(cuPointerGetAttributes, (count, attribute, values, address));
 }
 
+CUresult ov_ipc_get_mem_handle(CUipcMemHandle *out, CUdeviceptr address)
+{
+    record("ipc_get %#llx", address);
+    return REAL(cuIpcGetMemHandle, (out, address));
+}
+
+/* A handle that begins with 0x0f is "ours". */
+bool ov_ipc_open_mem_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsigned flags, CUresult *result)
+{
+    record("ipc_open %d flags=%u", handle->reserved[0], flags);
+    (void)out;
+    *result = CUDA_ERROR_ALREADY_MAPPED;
+    return handle->reserved[0] == 0x0f;
+}
+
+bool ov_ipc_close_mem_handle(CUdeviceptr address, CUresult *result)
+{
+    record("ipc_close %#llx", address);
+    *result = CUDA_ERROR_ALREADY_MAPPED;
+    return address >> 56 == 0x0f;
+}
+
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
 {
     record("foreign_added %#llx bytes=%zu device=%zu", address, bytes, bytes_on_device);

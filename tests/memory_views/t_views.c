@@ -22,6 +22,7 @@ static bool tells_kind(int attribute)
     return attribute == CU_POINTER_ATTRIBUTE_CONTEXT || attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||
            attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED || attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ||
            attribute == CU_POINTER_ATTRIBUTE_MAPPED || attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES ||
+           attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE ||
            attribute == CU_POINTER_ATTRIBUTE_ACCESS_FLAGS || attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE;
 }
 
