@@ -197,7 +197,7 @@ static void restore_other(struct ov_engine *engine, struct ov_other *other)
 
 static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
 {
-    struct ov_engine *engine = ov_engine_here();
+    struct ov_engine *engine = ov_engine_for_memory();
     struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
     if (other == NULL) {
         return;
@@ -408,7 +408,7 @@ static CUresult alloc_excluded(struct ov_engine *engine, CUdeviceptr *out, size_
 
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
 {
-    struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_here() : NULL;
+    struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_for_memory() : NULL;
     if (engine == NULL || bytes > ov_arena_bytes) {
         return ov_cu->cuMemAlloc_v2(out, bytes);
     }
@@ -432,7 +432,7 @@ CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
     const size_t align = 512; /* what the driver uses */
     size_t row = (width_bytes + align - 1) & ~(align - 1);
     if (out == NULL || pitch == NULL || height == 0 || row == 0 || row * height < OV_ARENA_LEAST ||
-        ov_engine_here() == NULL) {
+        ov_engine_for_memory() == NULL) {
         return ov_cu->cuMemAllocPitch_v2(out, pitch, width_bytes, height, element_bytes);
     }
     CUresult result = ov_mem_alloc(out, row * height);

@@ -31,10 +31,18 @@ struct ov_engine *ov_engine_of(uint64_t address)
     return ov_arena_has(address) ? ov_engine_at((int)ov_arena_slice(address)) : NULL;
 }
 
+_Atomic bool ov_stood_down;
+
+struct ov_engine *ov_engine_for_memory(void)
+{
+    return atomic_load_explicit(&ov_stood_down, memory_order_relaxed) ? NULL : ov_engine_here();
+}
+
 bool ov_device_managed(CUdevice device)
 {
     int vmm = 0;
-    return device >= 0 && device < OV_DEVICES && !refused[device] && (ov_opt.devices >> device & 1) != 0 &&
+    return !atomic_load_explicit(&ov_stood_down, memory_order_relaxed) && device >= 0 && device < OV_DEVICES &&
+           !refused[device] && (ov_opt.devices >> device & 1) != 0 &&
            ov_cu->cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
                CUDA_SUCCESS &&
            vmm != 0;

@@ -79,6 +79,11 @@ struct ov_engine *ov_engine_here(void);
 /* The engine that owns an arena address; NULL if there is none any more. */
 struct ov_engine *ov_engine_of(uint64_t address);
 struct ov_engine *ov_engine_at(int slice);
+/* Whether memory is left to a library that pages it (ov_stand_down): no allocation is placed, nothing new is counted.
+ */
+extern _Atomic bool ov_stood_down;
+/* The engine that new memory of the current context is for; as ov_engine_here, and NULL when memory is left alone. */
+struct ov_engine *ov_engine_for_memory(void);
 /* Whether the device has an engine, or will have one. */
 bool ov_device_managed(CUdevice device);
 /* Forgets the engine and gives back its memory: its context is going away. */

@@ -59,6 +59,29 @@ void ov_runtime_forked(void)
     ov_ipc_forked();
 }
 
+/* ---- beside others ---- */
+
+void ov_stand_down(const char *library, bool starting)
+{
+    if (atomic_load(&ov_state) == OV_INERT) {
+        return;
+    }
+    if (ov_opt.standdown == OV_OPT_STANDDOWN_OFF) {
+        ov_log(OV_LOG_INFO, "%s pages GPU memory, too: overshot works beside it, as OVERSHOT_STANDDOWN=off says",
+               library);
+        return;
+    }
+    atomic_store(&ov_stood_down, true);
+    ov_log(OV_LOG_WARN,
+           "%s pages GPU memory itself: overshot leaves all memory to it (OVERSHOT_STANDDOWN=off: it does not)",
+           library);
+    if (starting) {
+        atomic_store(&ov_state, OV_INERT);
+    } else {
+        ov_bar_streaming(library); /* what was allocated before stays served */
+    }
+}
+
 /* ---- streams and contexts ---- */
 
 void ov_stream_closing(CUstream stream)

@@ -47,6 +47,10 @@
 /* Life. attach: called once by the resolver, when the driver's table is complete; reads the options; sets ov_state.
  * When `missing` is not NULL a required function was not found (its name): the engine logs it once and stays inert. */
 void ov_runtime_attach(const struct ov_driver *driver, const char *missing);
+/* `library`, which pages GPU memory itself, is loaded: unless OVERSHOT_STANDDOWN=off, memory that is allocated from now
+ * on is the driver's, all questions about memory are answered by the driver, and nothing is streamed any more. starting: no other thread has
+ * used the engine yet. */
+void ov_stand_down(const char *library, bool starting);
 /* In the child of a fork: pass through for ever. Async-signal-safe. */
 void ov_runtime_forked(void);
 /* At exit or unload, from a destructor: prints the summary if asked. Makes no CUDA call. */

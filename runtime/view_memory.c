@@ -74,7 +74,7 @@ CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes)
 {
     struct ov_report_answer answer = {0, 0};
     CUresult result = ov_cu->cuMemGetInfo_v2(&answer.free_bytes, &answer.total_bytes);
-    struct ov_engine *engine = result == CUDA_SUCCESS ? ov_engine_here() : NULL;
+    struct ov_engine *engine = result == CUDA_SUCCESS ? ov_engine_for_memory() : NULL;
     if (engine != NULL) {
         pthread_mutex_lock(&engine->lock);
         answer = ov_memory_told(engine, answer.free_bytes, answer.total_bytes);

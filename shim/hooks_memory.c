@@ -6,9 +6,11 @@
  * else's.
  */
 #include "hook.h"
+#include "standdown.h"
 
 CUresult ov_body_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
+    ov_standdown_look(false);
     return ov_mem_alloc(address, bytes);
 }
 
@@ -25,6 +27,7 @@ CUresult ov_body_cuMemFree_v2(CUdeviceptr address)
 
 CUresult ov_body_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
+    ov_standdown_look(false);
     return ov_mem_get_info(free_bytes, total_bytes);
 }
 
@@ -112,6 +115,7 @@ POOL_BODIES(_ptsz)
 CUresult ov_body_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
                              unsigned long long flags)
 {
+    ov_standdown_look(false);
     const CUresult result = OV_REAL(cuMemCreate, (handle, bytes, prop, flags));
     if (result == CUDA_SUCCESS) {
         ov_handle_added(*handle, bytes, prop);

@@ -54,6 +54,11 @@ void ov_runtime_exit(void)
     record("exit inside=%d", ov_self.inside);
 }
 
+void ov_stand_down(const char *library, bool starting)
+{
+    record("stand_down %s %d", library, starting);
+}
+
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
 {
     record("mem_alloc bytes=%zu", bytes);
