@@ -130,6 +130,17 @@ static void peer_keeps(struct rig *rig, char **arguments)
     OK(cuIpcCloseMemHandle(address));
 }
 
+/* The first time a driver call fails (SIM_FAIL): an error, nothing is left behind, and the second time it works.
+ * HANDLE BYTES DIGEST */
+static void peer_tries_again(struct rig *rig, char **arguments)
+{
+    CUdeviceptr address = 0x1234;
+    HOLDS(cuIpcOpenMemHandle(&address, from_text(arguments[0]), 1) != CUDA_SUCCESS && address == 0x1234);
+    address = open_handle(arguments[0]);
+    HOLDS(digest_of(rig, address, strtoull(arguments[1], NULL, 10)) == (uint32_t)strtoul(arguments[2], NULL, 16));
+    OK(cuIpcCloseMemHandle(address));
+}
+
 /* Loads more than its budget and streams, beside memory of another process. HANDLE BYTES DIGEST */
 static void peer_streams(struct rig *rig, char **arguments)
 {
@@ -162,7 +173,7 @@ static const struct {
     void (*run)(struct rig *rig, char **arguments);
 } roles[] = {
     {"reads", peer_reads}, {"twice", peer_opens_twice}, {"refused", peer_is_refused}, {"damages", peer_damages},
-    {"keeps", peer_keeps}, {"streams", peer_streams},   {"resets", peer_resets},
+    {"keeps", peer_keeps}, {"again", peer_tries_again}, {"streams", peer_streams},    {"resets", peer_resets},
 };
 
 static void peer(char **arguments)
@@ -203,6 +214,9 @@ static void start(const char *role, const CUipcMemHandle *handle, size_t bytes, 
         dup2(from[1], STDOUT_FILENO);
         close(to[1]);
         close(from[0]);
+        if (getenv("PEER_FAIL") != NULL) {
+            setenv("SIM_FAIL", getenv("PEER_FAIL"), 1);
+        }
         if (without_shim) {
             unsetenv("LD_PRELOAD");
         }
@@ -341,6 +355,11 @@ static void both_stream(void)
     with_role("streams");
 }
 
+static void opener_fails(void)
+{
+    with_role("again");
+}
+
 static void opener_resets(void)
 {
     with_role("resets");
@@ -452,6 +471,27 @@ static void no_room(void)
     rig_close(&rig);
 }
 
+/* A driver call fails while memory is made one that can be shared (SIM_FAIL names which, counted from the start): right
+ * bytes and an error, and the same again works. Run by failures.sh. */
+static void life(void)
+{
+    struct rig rig;
+    CUipcMemHandle handle;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    for (int pass = 0; pass < 8; pass++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        OK(cuIpcGetMemHandle(&handle, rig.weight[3 * i].address));
+        for (int pass = 0; pass < 3; pass++) {
+            rig_pass(&rig, NULL, 0);
+        }
+    }
+    rig_drop(&rig, 3);
+    rig_pass(&rig, NULL, 0);
+    rig_close(&rig);
+}
+
 /* sglang#27593: where memory cannot be exported, the program gets the driver's error, and a line says what to do. */
 static void not_exportable(void)
 {
@@ -556,6 +596,7 @@ static const struct rig_case cases[] = {
     CASE(opener_resets), CASE(freed),          CASE(freed_while_open), CASE(peer_without_shim),
     CASE(owner_ended),   CASE(owner_forks),    CASE(no_room),          CASE(not_exportable),
     CASE(folder),        CASE(open_folder),    CASE(while_capturing),  CASE(owner_resets),
+    CASE(opener_fails),  CASE(life),
 };
 
 int main(int argc, char **argv)
