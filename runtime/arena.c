@@ -26,10 +26,10 @@ bool ov_arena_reserve(int devices)
     for (unsigned shift = 42; shift >= LEAST_SLICE_SHIFT; shift--) {
         size_t bytes = (size_t)1 << (shift + spread);
         CUdeviceptr arena = 0, mirror = 0;
-        if (ov_cu->cuMemAddressReserve(&arena, bytes, (size_t)1 << 32, 0, 0) != CUDA_SUCCESS) {
+        if (ov_cu->cuMemAddressReserve(&arena, bytes, OV_ARENA_ALIGN, 0, 0) != CUDA_SUCCESS) {
             continue;
         }
-        if (ov_cu->cuMemAddressReserve(&mirror, bytes, (size_t)1 << 32, 0, 0) != CUDA_SUCCESS) {
+        if (ov_cu->cuMemAddressReserve(&mirror, bytes, OV_ARENA_ALIGN, 0, 0) != CUDA_SUCCESS) {
             (void)ov_cu->cuMemAddressFree(arena, bytes);
             continue;
         }
@@ -62,7 +62,7 @@ static CUmemAllocationProp host_prop(const struct ov_arena *arena)
     return prop;
 }
 
-static CUresult set_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags)
+CUresult ov_arena_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags)
 {
     CUmemAccessDesc access[OV_DEVICES];
     size_t count = 0;
@@ -131,68 +131,10 @@ CUresult ov_arena_open(struct ov_arena *arena, CUdevice device, int slice, struc
     return result;
 }
 
-/* ---- addresses ---- */
-
-uint32_t ov_arena_take(struct ov_arena *arena, uint32_t pages)
-{
-    for (size_t i = 0; i < arena->hole_count; i++) {
-        struct ov_extent *hole = &arena->hole[i];
-        if (hole->pages >= pages) {
-            uint32_t first = hole->first;
-            hole->first += pages;
-            hole->pages -= pages;
-            if (hole->pages == 0) {
-                memmove(hole, hole + 1, (--arena->hole_count - i) * sizeof *hole);
-            }
-            return first;
-        }
-    }
-    if (pages > arena->page_count - arena->high_page) {
-        return UINT32_MAX;
-    }
-    uint32_t first = arena->high_page;
-    arena->high_page += pages;
-    return first;
-}
-
-void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages)
-{
-    size_t at = 0;
-    while (at < arena->hole_count && arena->hole[at].first < first) {
-        at++;
-    }
-    struct ov_extent *before = at > 0 ? &arena->hole[at - 1] : NULL;
-    struct ov_extent *after = at < arena->hole_count ? &arena->hole[at] : NULL;
-    bool joins_before = before != NULL && before->first + before->pages == first;
-    bool joins_after = after != NULL && first + pages == after->first;
-    if (joins_before && joins_after) {
-        before->pages += pages + after->pages;
-        memmove(after, after + 1, (--arena->hole_count - at) * sizeof *after);
-    } else if (joins_before) {
-        before->pages += pages;
-    } else if (joins_after) {
-        after->first = first;
-        after->pages += pages;
-    } else {
-        if (arena->hole_count == arena->hole_room) {
-            size_t room = arena->hole_room ? arena->hole_room * 2 : 64;
-            struct ov_extent *hole = realloc(arena->hole, room * sizeof *hole);
-            if (hole == NULL) {
-                return; /* these addresses are not used again: there are plenty */
-            }
-            arena->hole = hole;
-            arena->hole_room = room;
-        }
-        memmove(&arena->hole[at + 1], &arena->hole[at], (arena->hole_count++ - at) * sizeof *arena->hole);
-        arena->hole[at] = (struct ov_extent){first, pages};
-    }
-}
-
 /* ---- backing ---- */
 
-/* A handle of device memory that the ledger has granted. */
-static CUresult create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
-                              CUmemGenericAllocationHandle *handle)
+CUresult ov_create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
+                          CUmemGenericAllocationHandle *handle)
 {
     if (!ov_ledger_take(arena->ledger, purpose, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -209,7 +151,7 @@ static CUresult map_chunk(struct ov_arena *arena, uint32_t first, uint32_t pages
 {
     CUmemGenericAllocationHandle handle;
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
-    CUresult result = create_device(arena, OV_FOR_PAGES, bytes, &handle);
+    CUresult result = ov_create_device(arena, OV_FOR_PAGES, bytes, &handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -238,8 +180,8 @@ CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages)
         done += result == CUDA_SUCCESS ? chunk : 0;
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT,
-                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        result = ov_arena_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT,
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     if (result != CUDA_SUCCESS && done > 0) {
         (void)ov_unback(arena, first, done);
@@ -281,7 +223,7 @@ CUresult ov_back_shared(struct ov_arena *arena, uint32_t first, uint32_t pages, 
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = set_access(arena, address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    result = ov_arena_access(arena, address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result != CUDA_SUCCESS) {
         (void)ov_cu->cuMemUnmap(address, bytes);
         return result;
@@ -308,7 +250,7 @@ CUresult ov_window_open(struct ov_arena *arena, uint32_t pages, CUmemGenericAllo
         (void)ov_cu->cuMemAddressFree(*address, bytes);
         return result;
     }
-    result = set_access(arena, *address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    result = ov_arena_access(arena, *address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     if (result != CUDA_SUCCESS) {
         ov_window_close(pages, *address);
     }
@@ -323,26 +265,34 @@ void ov_window_close(uint32_t pages, CUdeviceptr address)
     }
 }
 
-static CUresult make_master(struct ov_arena *arena, uint32_t page)
+CUresult ov_create_host(struct ov_arena *arena, CUmemGenericAllocationHandle *handle)
 {
     if (!ov_ledger_take_host(arena->ledger, OV_PAGE_BYTES)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUmemAllocationProp prop = host_prop(arena);
+    CUresult result = ov_cu->cuMemCreate(handle, OV_PAGE_BYTES, &prop, 0);
+    if (result != CUDA_SUCCESS) {
+        ov_ledger_give_host(arena->ledger, OV_PAGE_BYTES);
+    }
+    return result;
+}
+
+static CUresult make_master(struct ov_arena *arena, uint32_t page)
+{
     CUmemGenericAllocationHandle handle;
-    CUresult result = ov_cu->cuMemCreate(&handle, OV_PAGE_BYTES, &prop, 0);
+    CUresult result = ov_create_host(arena, &handle);
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuMemMap(ov_mirror_address(arena, page), OV_PAGE_BYTES, 0, handle, 0);
         if (result != CUDA_SUCCESS) {
             (void)ov_cu->cuMemRelease(handle);
+            ov_ledger_give_host(arena->ledger, OV_PAGE_BYTES);
         }
     }
-    if (result != CUDA_SUCCESS) {
-        ov_ledger_give_host(arena->ledger, OV_PAGE_BYTES);
-        return result;
+    if (result == CUDA_SUCCESS) {
+        arena->page[page].host = handle;
     }
-    arena->page[page].host = handle;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages)
@@ -358,8 +308,8 @@ CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages)
             p++;
         }
         if (p > begin) {
-            CUresult access = set_access(arena, ov_mirror_address(arena, begin), (size_t)(p - begin) << OV_PAGE_SHIFT,
-                                         CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+            CUresult access = ov_arena_access(arena, ov_mirror_address(arena, begin),
+                                              (size_t)(p - begin) << OV_PAGE_SHIFT, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
             if (access != CUDA_SUCCESS || result != CUDA_SUCCESS) {
                 ov_drop_masters(arena, begin, p - begin);
                 return access != CUDA_SUCCESS ? access : result;
@@ -401,7 +351,7 @@ static CUresult map_each(struct ov_arena *arena, uint32_t first, uint32_t pages,
         done++;
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT, flags);
+        result = ov_arena_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT, flags);
     }
     if (result != CUDA_SUCCESS && done > 0) {
         (void)ov_unback(arena, first, done);
@@ -437,6 +387,11 @@ void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pa
     *pages = end - begin;
 }
 
+static bool is_ours(const struct ov_page *page)
+{
+    return page->backing != OV_NONE && page->backing != OV_FIXED;
+}
+
 CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages)
 {
     if (arena->frozen != CUDA_SUCCESS) {
@@ -444,12 +399,12 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages)
     }
     uint32_t p = first;
     while (p < first + pages) {
-        if (arena->page[p].backing == OV_NONE) {
+        if (!is_ours(&arena->page[p])) {
             p++;
             continue;
         }
         uint32_t begin = p; /* of a stretch without gaps: one call takes several mappings */
-        while (p < first + pages && arena->page[p].backing != OV_NONE) {
+        while (p < first + pages && is_ours(&arena->page[p])) {
             p++;
         }
         CUresult result = ov_cu->cuMemUnmap(ov_page_address(arena, begin), (size_t)(p - begin) << OV_PAGE_SHIFT);
@@ -488,10 +443,10 @@ CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer)
     for (uint32_t p = 0; p < arena->high_page && result == CUDA_SUCCESS; p++) {
         const struct ov_page *page = &arena->page[p];
         uint32_t pages = page->backing == OV_DEVICE || page->backing == OV_SHARED ? page->chunk_pages : 1;
-        if (page->backing != OV_NONE) {
-            result = set_access(arena, ov_page_address(arena, p), (size_t)pages << OV_PAGE_SHIFT,
-                                page->backing == OV_RING ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                                         : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        if (is_ours(page)) {
+            result = ov_arena_access(arena, ov_page_address(arena, p), (size_t)pages << OV_PAGE_SHIFT,
+                                     page->backing == OV_RING ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                              : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         }
         p += pages - 1;
     }
@@ -508,7 +463,7 @@ CUresult ov_own_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t
     }
     uint32_t done = 0;
     while (done < pages && result == CUDA_SUCCESS) {
-        result = create_device(arena, purpose, OV_PAGE_BYTES, &handle[done]);
+        result = ov_create_device(arena, purpose, OV_PAGE_BYTES, &handle[done]);
         if (result == CUDA_SUCCESS) {
             result =
                 ov_cu->cuMemMap(*address + ((CUdeviceptr)done << OV_PAGE_SHIFT), OV_PAGE_BYTES, 0, handle[done], 0);
@@ -520,7 +475,7 @@ CUresult ov_own_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t
         done += result == CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(arena, *address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        result = ov_arena_access(arena, *address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     if (result != CUDA_SUCCESS) {
         ov_disown_device(arena, purpose, done, handle, *address);

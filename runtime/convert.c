@@ -12,7 +12,7 @@
 
 /* ---- moving pages ---- */
 
-static CUresult copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
+CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
 {
     CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
     CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
@@ -24,7 +24,7 @@ static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages)
     struct ov_arena *arena = &engine->arena;
     CUresult result = ov_make_masters(arena, first, pages);
     if (result == CUDA_SUCCESS) {
-        result = copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
+        result = ov_copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_unback(arena, first, pages);
@@ -46,7 +46,7 @@ static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages
             CUresult back = ov_back_host(arena, first, pages);
             return back != CUDA_SUCCESS ? back : result;
         }
-        result = copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
+        result = ov_copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
         if (result != CUDA_SUCCESS && ov_unback(arena, first, pages) == CUDA_SUCCESS) {
             (void)ov_back_host(arena, first, pages); /* the masters still are the truth */
         }
@@ -115,7 +115,8 @@ static void promote_wanted(struct ov_engine *engine, const uint8_t *want)
         }
         uint32_t first = p;
         while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == OV_WANT_DEVICE &&
-               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc) {
+               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc &&
+               arena->page[p].mapping == arena->page[first].mapping) {
             p++;
         }
         (void)promote(engine, first, p - first);
@@ -136,19 +137,8 @@ static bool set_units(struct ov_engine *engine, const struct ov_plan *plan)
         free(edge);
         return false;
     }
-    for (uint32_t i = 0; i < ring->unit_count; i++) { /* their events live on in the pool */
-        struct ov_unit *old = &ring->unit[i];
-        CUevent event[3 + OV_READERS] = {old->started, old->ready, old->asked};
-        for (int r = 0; r < OV_READERS; r++) {
-            event[3 + r] = old->reader[r].event;
-        }
-        for (int e = 0; e < 3 + OV_READERS; e++) {
-            if (event[e] != NULL && ring->spare_count < ring->spare_room) {
-                ring->spare[ring->spare_count++] = event[e];
-            } else if (event[e] != NULL) {
-                (void)ov_cu->cuEventDestroy_v2(event[e]);
-            }
-        }
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        ov_ring_recycle(ring, &ring->unit[i]);
     }
     ring->counts.touches += ring->trace.touches;
     ring->counts.jumps += ring->trace.jumps;
@@ -393,6 +383,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         verify_masters(engine);
     }
     mark_cold(engine);
+    ov_reach_renew(engine);
     measure_link(engine);
     preload_trace(engine);
     engine->plans++;
@@ -448,6 +439,9 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
         made = ov_propose(engine, reserve_pages + spare_pages, want, &plan);
     }
     if (made) {
+        ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
+               engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,
+               2 * ov_pages_written(engine), 2 * reserve_pages, 2 * spare_pages);
         made = carry_out(engine, &plan, want);
         ov_plan_free(&plan);
     }
@@ -464,6 +458,9 @@ CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark)
         return CUDA_SUCCESS;
     }
     CUresult result = ov_ring_settle(engine, unit);
+    if (result == CUDA_SUCCESS && unit->on_trial) {
+        result = ov_ring_write_back(engine, unit);
+    }
     if (result == CUDA_SUCCESS) {
         result = ov_unback(&engine->arena, unit->first, unit->pages);
     }
@@ -508,101 +505,4 @@ void ov_revoke_all(struct ov_engine *engine, unsigned mark)
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
         (void)ov_unit_revoke(engine, i, mark);
     }
-}
-
-/* ---- shared with other processes ---- */
-
-/* The units of these pages are none any more; their entries stay until the next plan. */
-static CUresult disband(struct ov_engine *engine, uint32_t first, uint32_t pages)
-{
-    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
-        struct ov_unit *unit = &engine->ring.unit[i];
-        if (unit->first < first || unit->first >= first + pages) {
-            continue;
-        }
-        CUresult result = ov_unit_revoke(engine, i, OV_MARK_FOREIGN);
-        if (result != CUDA_SUCCESS) {
-            return result;
-        }
-        unit->pages = 0;
-    }
-    return CUDA_SUCCESS;
-}
-
-/* The contents are in the window; the pages stand on nothing. */
-static CUresult exchange(struct ov_engine *engine, uint32_t first, uint32_t pages, CUmemGenericAllocationHandle handle,
-                         CUdeviceptr window)
-{
-    struct ov_arena *arena = &engine->arena;
-    CUresult result = ov_back_shared(arena, first, pages, handle);
-    if (result == CUDA_SUCCESS) {
-        ov_drop_masters(arena, first, pages);
-        return CUDA_SUCCESS;
-    }
-    CUresult back = ov_back_device(arena, first, pages);
-    if (back != CUDA_SUCCESS) {
-        back = ov_back_host(arena, first, pages);
-    }
-    if (back == CUDA_SUCCESS) {
-        back = copy_pages(engine, ov_page_address(arena, first), window, pages);
-    }
-    if (back != CUDA_SUCCESS) {
-        ov_log(OV_LOG_ERROR, "the contents of %u MiB were lost when they were to be shared (error %d)", pages * 2,
-               (int)back);
-        (void)ov_unback(arena, first, pages); /* whoever reads them is stopped */
-    }
-    return result;
-}
-
-/* Until the next plan. Not while units are on trial: they go back to their places. */
-static void give_up_ring(struct ov_engine *engine)
-{
-    ov_revoke_all(engine, 0);
-    if (engine->ring.streamed_count == 0) {
-        (void)ov_ring_resize(engine, 0);
-    }
-}
-
-CUresult ov_share_pages(struct ov_engine *engine, uint32_t first, uint32_t pages, CUmemGenericAllocationHandle *handle)
-{
-    struct ov_arena *arena = &engine->arena;
-    CUdeviceptr window;
-    if (arena->page[first].backing == OV_SHARED) {
-        *handle = arena->page[first].device;
-        return CUDA_SUCCESS;
-    }
-    CUresult result = ov_ring_open(engine);
-    if (result == CUDA_SUCCESS) {
-        result = disband(engine, first, pages);
-    }
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    if (ov_host_backed(engine)) {
-        ov_demote_some(engine, pages);
-        if (ov_ledger_left(&engine->ledger) < (size_t)pages << OV_PAGE_SHIFT && engine->watches == 0) {
-            give_up_ring(engine);
-        }
-    }
-    result = ov_make_shared(arena, pages, handle);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    result = ov_window_open(arena, pages, *handle, &window);
-    if (result == CUDA_SUCCESS) {
-        result = copy_pages(engine, window, ov_page_address(arena, first), pages);
-        if (result == CUDA_SUCCESS) {
-            result = ov_unback(arena, first, pages);
-        }
-        if (result == CUDA_SUCCESS) {
-            result = exchange(engine, first, pages, *handle, window);
-        }
-        ov_window_close(pages, window);
-    }
-    if (result != CUDA_SUCCESS) {
-        ov_drop_shared(arena, pages, *handle);
-    }
-    engine->replan_soon = engine->replan_soon || atomic_load(&engine->planned);
-    engine->quiet_points = engine->replan_wait; /* at the next quiet point */
-    return result;
 }

@@ -2,7 +2,7 @@
  * ipc.h - memory of the arena that is handed to other processes (cuIpcGetMemHandle and its kin).
  *
  * The driver makes no IPC handles for mapped memory. So an allocation that a handle is asked for gets other memory
- * behind it, once: device memory that can be exported as a file descriptor (OV_SHARED, convert.h). It never moves
+ * behind it, once: device memory that can be exported as a file descriptor (OV_SHARED, ipc_share.c). It never moves
  * again. The handle that the program gets is a *ticket* of ours. A process that opens it, and runs overshot too,
  * connects to the owner over a socket, gets the descriptor, and maps the same memory. In a process without overshot the
  * driver refuses the ticket like any other bytes that are no handle.

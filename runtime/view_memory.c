@@ -15,7 +15,7 @@ static bool arrived(const struct ov_engine *engine)
         const struct ov_alloc *alloc = &engine->allocs.item[i];
         size_t bytes = 0;
         for (uint32_t p = alloc->first; alloc->ordinal != 0 && p < alloc->first + alloc->pages; p++) {
-            bytes += engine->learn.memo[p].uploaded;
+            bytes += engine->arena.page[p].backing != OV_NONE ? engine->learn.memo[p].uploaded : 0;
         }
         uploaded += bytes;
         unused += alloc->visits == 0 ? bytes : 0;
@@ -34,8 +34,9 @@ static size_t written_pages(const struct ov_engine *engine)
 {
     size_t pages = 0, most = (engine->ledger.budget_bytes / 4) >> OV_PAGE_SHIFT;
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
-        pages += engine->arena.page[p].alloc != 0 && engine->arena.page[p].backing != OV_SHARED &&
-                 !mostly_uploaded(engine, p);
+        const struct ov_page *page = &engine->arena.page[p];
+        bool movable = page->backing == OV_DEVICE || page->backing == OV_HOST || page->backing == OV_RING;
+        pages += page->alloc != 0 && movable && !mostly_uploaded(engine, p);
     }
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
         const struct ov_unit *unit = &engine->ring.unit[i];

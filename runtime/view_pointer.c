@@ -1,146 +1,186 @@
 /* What an address of the arena is, as far as the program may see: see "Memory" in runtime.h. */
-#include <string.h>
-
 #include "engine.h"
-#include "log.h"
 #include "runtime.h"
 
-/* The allocation that holds an address: false, if it is none of ours. */
-static bool find(CUdeviceptr address, struct ov_engine **engine, struct ov_alloc *copy)
+/* What the program knows an address as: memory that it allocated, or mapped. */
+struct memory {
+    CUdeviceptr base; /* of the allocation or mapping, ... */
+    size_t bytes;
+    CUdeviceptr range; /* ... and of what was reserved */
+    size_t range_bytes;
+    bool fixed;        /* the driver knows it, but for the range */
+    CUcontext context; /* mappings belong to none */
+    CUdevice device;
+    unsigned long long id, types, access; /* access: of the current device */
+    CUmemoryPool pool;
+    bool shareable; /* by cuIpcGetMemHandle */
+};
+
+static void describe_mapping(struct ov_engine *engine, const struct ov_mapping *mapping, struct memory *memory)
+{
+    CUdevice here = engine->device;
+    const struct ov_alloc *alloc = ov_alloc_of(engine, mapping->first);
+    memory->range = ov_page_address(&engine->arena, alloc->first);
+    memory->range_bytes = alloc->bytes;
+    memory->fixed = mapping->fixed;
+    if (mapping->fixed) {
+        return;
+    }
+    (void)ov_cu->cuCtxGetDevice(&here);
+    memory->base = ov_page_address(&engine->arena, mapping->first);
+    memory->bytes = mapping->handle->bytes;
+    memory->context = NULL;
+    memory->pool = NULL;
+    memory->shareable = false;
+    memory->device = mapping->handle->prop.location.id;
+    memory->id = mapping->handle->id;
+    memory->types = (unsigned long long)mapping->handle->prop.requestedHandleTypes;
+    memory->access = here >= 0 && here < OV_DEVICES ? mapping->access[here] : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+/* False, if the driver knows better. */
+static bool find(CUdeviceptr address, struct memory *memory)
 {
     bool found = false;
-    *engine = ov_engine_of(address);
-    if (*engine != NULL) {
-        pthread_mutex_lock(&(*engine)->lock);
-        const struct ov_alloc *alloc = ov_alloc_of(*engine, ov_arena_page(&(*engine)->arena, address));
-        if (alloc != NULL && address - ov_page_address(&(*engine)->arena, alloc->first) < alloc->bytes) {
-            *copy = *alloc;
+    struct ov_engine *engine = ov_engine_of(address);
+    if (engine != NULL) {
+        pthread_mutex_lock(&engine->lock);
+        uint32_t page = ov_arena_page(&engine->arena, address);
+        const struct ov_alloc *alloc = ov_alloc_of(engine, page);
+        const struct ov_mapping *mapping = ov_mapping_of(engine, page);
+        if (mapping != NULL) {
+            describe_mapping(engine, mapping, memory);
+            found = true;
+        } else if (alloc != NULL && !alloc->reserved && !alloc->idle &&
+                   address - ov_page_address(&engine->arena, alloc->first) < alloc->bytes) {
+            CUdeviceptr base = ov_page_address(&engine->arena, alloc->first);
+            *memory = (struct memory){.base = base,
+                                      .bytes = alloc->bytes,
+                                      .range = base,
+                                      .range_bytes = alloc->bytes,
+                                      .context = engine->context,
+                                      .device = engine->device,
+                                      .pool = alloc->pool,
+                                      .shareable = alloc->pool == NULL && ov_ipc_capable(engine),
+                                      .id = (unsigned long long)1 << 48 | (unsigned long long)alloc->ordinal,
+                                      .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
             found = true;
         }
-        pthread_mutex_unlock(&(*engine)->lock);
+        pthread_mutex_unlock(&engine->lock);
     }
     return found;
 }
 
-static CUresult give_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr base_of_it, size_t bytes_of_it)
+/* Behind an allocation's end, on its last page: the driver would find the page's mapping. */
+static bool past_an_end(CUdeviceptr address)
 {
-    if (base != NULL) {
-        *base = base_of_it;
+    struct ov_engine *engine = ov_engine_of(address);
+    bool past = false;
+    if (engine != NULL) {
+        pthread_mutex_lock(&engine->lock);
+        const struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, address));
+        past = alloc != NULL && !alloc->reserved;
+        pthread_mutex_unlock(&engine->lock);
     }
-    if (bytes != NULL) {
-        *bytes = bytes_of_it;
-    }
-    return CUDA_SUCCESS;
+    return past;
 }
 
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
-    struct ov_engine *engine;
-    struct ov_alloc alloc;
-    if (!find(address, &engine, &alloc)) {
-        CUdeviceptr opened_base;
-        size_t opened_bytes;
-        if (engine == NULL && ov_ipc_opened(address, &opened_base, &opened_bytes)) {
-            return give_range(base, bytes, opened_base, opened_bytes);
-        }
-        return engine == NULL ? ov_cu->cuMemGetAddressRange_v2(base, bytes, address) : CUDA_ERROR_NOT_FOUND;
+    struct memory memory;
+    bool known = find(address, &memory) && !memory.fixed;
+    if (!known && !ov_ipc_opened(address, &memory.base, &memory.bytes)) {
+        return past_an_end(address) ? CUDA_ERROR_NOT_FOUND : ov_cu->cuMemGetAddressRange_v2(base, bytes, address);
     }
-    return give_range(base, bytes, ov_page_address(&engine->arena, alloc.first), alloc.bytes);
+    if (base != NULL) {
+        *base = memory.base;
+    }
+    if (bytes != NULL) {
+        *bytes = memory.bytes;
+    }
+    return CUDA_SUCCESS;
 }
 
 /*
- * Mapped memory answers some questions otherwise than allocated memory would: its kind and rights follow the page
- * behind it, its range is one mapping, it has no context. Those are answered here, as the driver would for allocated
- * memory; all others by the driver.
+ * Mapped memory answers some questions otherwise than allocated memory would: its kind follows the page behind it, its
+ * range is one mapping, it has no context. Those are answered here, in place of the driver, all others by the driver.
  */
 enum by { BY_DRIVER, BY_US, BY_NOBODY };
 
-static enum by answer(const struct ov_engine *engine, const struct ov_alloc *alloc, CUpointer_attribute attribute,
-                      void *value)
+static enum by answer_own(const struct memory *memory, CUpointer_attribute attribute, void *value)
 {
-    const CUdeviceptr base = ov_page_address(&engine->arena, alloc->first);
-    const unsigned long long id = (unsigned long long)1 << 48 | (unsigned long long)alloc->ordinal;
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)value = engine->context;
+        *(CUcontext *)value = memory->context;
         return BY_US;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)value = CU_MEMORYTYPE_DEVICE;
         return BY_US;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)value = memory->device;
+        return BY_US;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return BY_NOBODY;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)value = engine->device;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(int *)value = memory->shareable;
         return BY_US;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(unsigned long long *)value = id;
+        *(unsigned long long *)value = memory->id;
         return BY_US;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr *)value = base;
+        *(CUdeviceptr *)value = memory->base;
         return BY_US;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t *)value = alloc->bytes;
+        *(size_t *)value = memory->bytes;
         return BY_US;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(int *)value = ov_ipc_capable(engine);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)value = memory->pool;
         return BY_US;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)value = 0;
+        *(unsigned long long *)value = memory->types;
         return BY_US;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(unsigned long long *)value = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        *(unsigned long long *)value = memory->access;
         return BY_US;
     default:
         return BY_DRIVER;
     }
 }
 
+static enum by answer(const struct memory *memory, CUpointer_attribute attribute, void *value)
+{
+    switch ((int)attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)value = memory->range;
+        return BY_US;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)value = memory->range_bytes;
+        return BY_US;
+    default:
+        return memory->fixed ? BY_DRIVER : answer_own(memory, attribute, value);
+    }
+}
+
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
-    struct ov_engine *engine;
-    struct ov_alloc alloc;
-    enum by by = value != NULL && find(address, &engine, &alloc) ? answer(engine, &alloc, attribute, value) : BY_DRIVER;
+    struct memory memory;
+    enum by by = value != NULL && find(address, &memory) ? answer(&memory, attribute, value) : BY_DRIVER;
     return by == BY_DRIVER ? ov_cu->cuPointerGetAttribute(value, attribute, address)
            : by == BY_US   ? CUDA_SUCCESS
                            : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The driver's plural form answers zeros where its singular form refuses. */
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address)
 {
-    struct ov_engine *engine;
-    struct ov_alloc alloc;
+    struct memory memory;
     CUresult result = ov_cu->cuPointerGetAttributes(count, attribute, values, address);
-    if (result == CUDA_SUCCESS && find(address, &engine, &alloc)) {
+    if (result == CUDA_SUCCESS && find(address, &memory)) {
         for (unsigned i = 0; i < count; i++) {
-            if (values[i] != NULL && answer(engine, &alloc, attribute[i], values[i]) == BY_NOBODY) {
-                *(void **)values[i] = NULL;
+            if (values[i] != NULL && answer(&memory, attribute[i], values[i]) == BY_NOBODY) {
+                *(void **)values[i] = NULL; /* where the singular form refuses */
             }
         }
     }
     return result;
-}
-
-/* A handle to the physical memory of now: what stands behind the address may be other memory tomorrow. */
-CUresult ov_mem_get_handle_for_range(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
-                                     unsigned long long flags)
-{
-    if (ov_engine_of(address) == NULL) {
-        return ov_cu->cuMemGetHandleForAddressRange(handle, address, bytes, type, flags);
-    }
-    ov_log_once(OV_LOG_WARN,
-                "cuMemGetHandleForAddressRange (a dma-buf, for network cards and storage) is refused for memory that "
-                "overshot manages; OVERSHOT_EXCLUDE leaves allocations of given sizes to the driver");
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult ov_mem_retain_handle(CUmemGenericAllocationHandle *handle, void *address)
-{
-    if (ov_engine_of((CUdeviceptr)(uintptr_t)address) == NULL) {
-        return ov_cu->cuMemRetainAllocationHandle(handle, address);
-    }
-    return CUDA_ERROR_INVALID_VALUE; /* as for memory of cuMemAlloc */
 }

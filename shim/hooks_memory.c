@@ -1,9 +1,9 @@
 /*
  * hooks_memory.c - allocation, release, and questions about memory.
  *
- * cuMemAlloc, cuMemFree and the questions are the engine's to answer. All other memory is the driver's; the engine
- * hears of it after it was made and before it is given back, because afterwards the address may already be somebody
- * else's.
+ * cuMemAlloc, cuMemFree and the questions are the engine's to answer (hooks_vmm.c: what the program maps itself). All
+ * other memory is the driver's; the engine hears of it after it was made and before it is given back, because
+ * afterwards the address may already be somebody else's.
  */
 #include "hook.h"
 #include "standdown.h"
@@ -41,17 +41,6 @@ CUresult ov_body_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdev
     return ov_mem_get_address_range(base, bytes, address);
 }
 
-CUresult ov_body_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t bytes,
-                                               CUmemRangeHandleType type, unsigned long long flags)
-{
-    return ov_mem_get_handle_for_range(handle, address, bytes, type, flags);
-}
-
-CUresult ov_body_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address)
-{
-    return ov_mem_retain_handle(handle, address);
-}
-
 CUresult ov_body_cuPointerGetAttribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
     return ov_pointer_get_attribute(value, attribute, address);
@@ -84,7 +73,11 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
 #define POOL_BODIES(suffix)                                                                                 \
     CUresult ov_body_cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)           \
     {                                                                                                       \
-        const CUresult result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                 \
+        CUresult result;                                                                                    \
+        if (ov_mem_alloc_async(address, bytes, NULL, OV_STREAM(suffix, stream), &result)) {                 \
+            return result;                                                                                  \
+        }                                                                                                   \
+        result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                                \
         if (result == CUDA_SUCCESS) {                                                                       \
             ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
         }                                                                                                   \
@@ -93,7 +86,11 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
     CUresult ov_body_cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, \
                                                      CUstream stream)                                       \
     {                                                                                                       \
-        const CUresult result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));   \
+        CUresult result;                                                                                    \
+        if (pool != NULL && ov_mem_alloc_async(address, bytes, pool, OV_STREAM(suffix, stream), &result)) { \
+            return result;                                                                                  \
+        }                                                                                                   \
+        result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));                  \
         if (result == CUDA_SUCCESS) {                                                                       \
             ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
         }                                                                                                   \
@@ -112,42 +109,39 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
 POOL_BODIES()
 POOL_BODIES(_ptsz)
 
-CUresult ov_body_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-                             unsigned long long flags)
+CUresult ov_body_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
-    ov_standdown_look(false);
-    const CUresult result = OV_REAL(cuMemCreate, (handle, bytes, prop, flags));
+    const CUresult result = OV_REAL(cuMemPoolCreate, (pool, props));
     if (result == CUDA_SUCCESS) {
-        ov_handle_added(*handle, bytes, prop);
+        ov_pool_made(*pool, props);
     }
     return result;
 }
 
-CUresult ov_body_cuMemRelease(CUmemGenericAllocationHandle handle)
+CUresult ov_body_cuMemPoolDestroy(CUmemoryPool pool)
 {
-    ov_handle_removed(handle);
-    return OV_REAL(cuMemRelease, (handle));
+    ov_pool_gone(pool);
+    return OV_REAL(cuMemPoolDestroy, (pool));
 }
 
-/* The bytes are counted with their handle. */
-CUresult ov_body_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags)
+CUresult ov_body_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
-    const CUresult result = OV_REAL(cuMemMap, (address, bytes, offset, handle, flags));
-    if (result == CUDA_SUCCESS) {
-        ov_foreign_added(address, bytes, 0);
-    }
-    return result;
+    return ov_pool_trim(pool, keep_bytes);
 }
 
-/* One call may unmap several mappings; each starts at a multiple of the granularity. */
-CUresult ov_body_cuMemUnmap(CUdeviceptr address, size_t bytes)
+CUresult ov_body_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    enum { GRANULARITY_BYTES = 2 << 20 };
-    for (size_t offset = 0; offset < bytes; offset += GRANULARITY_BYTES) {
-        ov_foreign_removed(address + offset);
-    }
-    return OV_REAL(cuMemUnmap, (address, bytes));
+    return ov_pool_get_attribute(pool, attribute, value);
+}
+
+CUresult ov_body_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return ov_pool_set_attribute(pool, attribute, value);
+}
+
+CUresult ov_body_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
+{
+    return ov_pool_set_access(pool, desc, count);
 }
 
 CUresult ov_body_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)

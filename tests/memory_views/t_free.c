@@ -252,12 +252,12 @@ static void refused_free_counts_on(void)
 static void excess_is_said(void)
 {
     struct rig rig;
-    CUmemGenericAllocationHandle handle;
+    CUdeviceptr managed;
     rig_open(&rig, 0);
     HOLDS(!rig_logged("more than the budget of 22 MiB"));
-    OK(cuMemCreate(&handle, 64 * MIB, &own_prop, 0));
+    OK(cuMemAllocManaged(&managed, 64 * MIB, CU_MEM_ATTACH_GLOBAL));
     HOLDS(rig_logged("more than the budget of 22 MiB") && rig_logged("which overshot cannot move"));
-    OK(cuMemRelease(handle));
+    OK(cuMemFree(managed));
     rig_close(&rig);
 }
 
