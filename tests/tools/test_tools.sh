@@ -220,6 +220,7 @@ void *(*opener)(const char *, int) = dlopen;
 #endif
 END
     echo 'OV_HOOK(cuInit, REQUIRED, (unsigned flags), (flags))' >rows.def
+    : >nvml_api.def
     cc -shared -fPIC -nostdlib -fno-stack-protector -o good.so lib.c
     check 0 '' '' "$checker" good.so "$work/rows.def" 2.28 readelf cc
     cc -shared -fPIC -DBAD -Wl,--no-as-needed,-z,now -o bad.so lib.c -lm
@@ -227,6 +228,8 @@ END
         "$checker" bad.so "$work/rows.def" 2.2 readelf cc
     echo 'OV_HOOK(cuGone, REQUIRED, (void), ())' >>rows.def
     check 1 '' '*does not export cuGone' "$checker" good.so "$work/rows.def" 2.28 readelf cc
+    echo 'OV_NVML_HOOK(nvmlGone, gone)' >nvml_api.def
+    check 1 '' '*does not export cuGone*does not export nvmlGone' "$checker" good.so "$work/rows.def" 2.28 readelf cc
 }
 
 "$1"
