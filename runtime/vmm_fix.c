@@ -15,7 +15,7 @@
 static CUresult find_room(struct ov_engine *engine, const struct ov_handle *handle)
 {
     if (handle->bytes > ov_ledger_left(&engine->ledger) && engine->arena.host_capable &&
-        ov_opt.mode == OV_OPT_MODE_AUTO && atomic_load(&ov_captures) == 0 && ov_ring_open(engine) == CUDA_SUCCESS) {
+        ov_opt.mode == OV_OPT_MODE_AUTO && engine->device_idle && ov_ring_open(engine) == CUDA_SUCCESS) {
         ov_demote_some(engine, handle->pages);
     }
     return ov_ledger_take(&engine->ledger, OV_FOR_FOREIGN, handle->bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -89,7 +89,7 @@ static CUresult fix_mapped(struct ov_engine *engine, struct ov_handle *handle)
 {
     CUmemGenericAllocationHandle real;
     struct ov_mapping *mapping = &engine->vmm.item[handle->mapping - 1];
-    if (atomic_load(&ov_captures) != 0) {
+    if (!engine->device_idle) {
         return CUDA_ERROR_NOT_PERMITTED; /* the device cannot be asked whether it still uses the pages */
     }
     CUresult result = ov_units_leave(engine, mapping->first, mapping->pages);
