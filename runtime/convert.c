@@ -389,27 +389,21 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     ov_ring_warm(engine);
 }
 
-/* While nothing was streamed, nobody watched the units: those that changed since they were studied are no weights for
- * now. */
+/* While nothing was streamed, nobody watched the units: those that changed since they were studied, or are named in
+ * memory by now, are not streamed. Nor is anything when that cannot be told. */
 static void drop_changed(struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    for (uint32_t i = 0; i < runs->count; i++) {
-        struct ov_alloc *alloc = ov_alloc_of(engine, runs->item[i].first);
-        if (alloc != NULL && engine->arena.page[runs->item[i].first].backing != OV_RING) {
-            alloc->dirty = true;
-        }
-    }
     uint64_t now = engine->learn.head;
-    if (ov_learn_hash(engine) != CUDA_SUCCESS) {
-        return;
-    }
+    bool known = ov_learn_look_again(engine) == CUDA_SUCCESS;
     for (uint32_t i = 0; i < runs->count; i++) {
+        bool changed = !known || (runs->item[i].marks & OV_MARK_HIDDEN) != 0;
         for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
-            if (engine->arena.page[p].backing != OV_RING && engine->learn.memo[p].since >= now &&
-                now > engine->learn.studied) {
-                runs->item[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
-            }
+            changed = changed || (engine->arena.page[p].backing != OV_RING && engine->learn.memo[p].since >= now &&
+                                  now > engine->learn.studied);
+        }
+        if (changed) {
+            runs->item[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
         }
     }
 }

@@ -167,14 +167,15 @@ static void account_stall(struct ov_ring *ring, struct ov_unit *unit)
     unit->timed = false;
 }
 
-/* One copy in so many is timed. */
+/* One copy in so many is timed, at first more: a short run wants a figure, too. */
 #define METER_EVERY 16u
+#define METER_FIRST 3u
 
 static bool meter_begin(struct ov_ring *ring, size_t bytes)
 {
     struct ov_meter *meter = &ring->meter;
     float ms = 0;
-    if (!ov_opt.summary || ring->loads % METER_EVERY != 0) {
+    if (!ov_opt.summary || ring->loads % (ring->loads < 4 * METER_EVERY ? METER_FIRST : METER_EVERY) != 0) {
         return false;
     }
     if (meter->bytes > 0) {
