@@ -353,15 +353,18 @@ static void report(struct ov_engine *engine, const struct ov_plan *plan)
            engine->ring.link_bytes_per_s * 1e-9);
 }
 
-static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint8_t *want)
+static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint8_t *want)
 {
     ov_revoke_all(engine, 0);
+    if (engine->ring.streamed_count > 0) {
+        return false; /* what is still mapped to the ring needs the ring as it is */
+    }
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
         atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
     }
     (void)ov_ring_resize(engine, 0);
     if (!set_units(engine, plan)) {
-        return;
+        return false;
     }
     demote_wanted(engine, want);
     CUresult ring = ov_ring_resize(engine, (uint32_t)plan->ring_pages);
@@ -387,6 +390,7 @@ static void carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     atomic_store(&engine->planned, true);
     report(engine, plan);
     ov_ring_warm(engine);
+    return true;
 }
 
 /* While nothing was streamed, nobody watched the units: those that changed since they were studied, or are named in
@@ -431,7 +435,7 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
         ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
                engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,
                2 * ov_pages_written(engine), 2 * reserve_pages, 2 * spare_pages);
-        carry_out(engine, &plan, want);
+        made = carry_out(engine, &plan, want);
         ov_plan_free(&plan);
     }
     free(want);

@@ -29,7 +29,7 @@ static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, 
         }
         for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
             uint8_t backing = engine->arena.page[p].backing;
-            if (want[p] == OV_WANT_NOTHING && backing != OV_NONE && backing != OV_FIXED &&
+            if (want[p] == OV_WANT_NOTHING && backing != OV_NONE && backing != OV_FIXED && backing != OV_SHARED &&
                 is_cold(engine, alloc, p) == cold) {
                 want[p] = taken < room ? OV_WANT_DEVICE : OV_WANT_HOST;
                 taken += taken < room;
@@ -89,14 +89,41 @@ static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, dou
     return made;
 }
 
-static uint32_t largest_streamed(const struct ov_plan *plan, bool made)
+static uint32_t largest_streamed(const struct ov_plan *plan)
 {
     uint32_t largest = 0;
-    for (size_t i = 0; made && i < plan->unit_count; i++) {
+    for (size_t i = 0; i < plan->unit_count; i++) {
         const struct ov_plan_place *place = &plan->place[i];
         largest = place->tier == OV_TIER_STREAMED && place->pages > largest ? place->pages : largest;
     }
     return largest;
+}
+
+/* A third place hides the latency between a reader's end and the start of the copy that waits for it. What lies beyond
+ * bridges the moments in which the program asks for nothing, as between passes: what it adds to the copies it takes
+ * from those pauses. Both where they are cheap, and for the sizes that were chosen: the larger ring is not there to
+ * hold larger units. */
+static void deepen(struct ov_plan_input *input, struct ov_plan_unit *unit, struct ov_plan *plan, double share)
+{
+    uint32_t largest = largest_streamed(plan), limit = (uint32_t)(input->budget_pages / 16);
+    uint32_t least = 3 * largest, bridged = least + (uint32_t)(BRIDGE_S * input->link_pages_per_s);
+    least = largest == 0 ? 0 : bridged <= limit ? bridged - bridged % largest : least;
+    if (input->ring_request_pages > 0 || plan->ring_pages >= least || least > limit) {
+        return;
+    }
+    for (size_t i = 0; i < input->unit_count; i++) {
+        if (unit[i].pages > largest && (unit[i].may & OV_TIER_BIT(OV_TIER_RESIDENT)) != 0) {
+            unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
+        }
+    }
+    struct ov_plan deeper;
+    input->ring_request_pages = least;
+    if (!plan_robustly(input, &deeper, share)) {
+        return;
+    }
+    bool worse = deeper.host_pages > plan->host_pages || deeper.streamed_units == 0;
+    ov_plan_free(worse ? &deeper : plan);
+    *plan = worse ? *plan : deeper;
 }
 
 static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
@@ -149,16 +176,8 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         .compute_s = compute_s,
     };
     bool made = compute_s != NULL && plan_robustly(&input, plan, share);
-    /* A third place hides the latency between a reader's end and the start of the copy that waits for it. What lies
-     * beyond bridges the moments in which the program asks for nothing, as between passes; it costs no time, since
-     * every page of the ring is one more to copy. Both where they are cheap. */
-    uint32_t largest = largest_streamed(plan, made), least = 3 * largest;
-    uint32_t bridge = (uint32_t)(BRIDGE_S * link);
-    least += least + bridge <= budget_pages / 16 ? bridge : 0;
-    if (made && input.ring_request_pages == 0 && plan->ring_pages < least && least <= budget_pages / 16) {
-        ov_plan_free(plan);
-        input.ring_request_pages = least;
-        made = plan_robustly(&input, plan, share);
+    if (made) {
+        deepen(&input, unit, plan, share);
     }
     free(compute_s);
     free(unit);
