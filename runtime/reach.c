@@ -64,13 +64,15 @@ uint32_t ov_reach_next(const struct ov_engine *engine, uint64_t address)
             high = middle;
         }
     }
-    while (low < ring->unit_count && ring->unit[low].tier != OV_TIER_STREAMED &&
-           engine->arena.page[ring->unit[low].first].alloc == alloc) {
-        low++;
+    uint32_t limit = page + (uint32_t)(OV_REACH_BYTES >> OV_PAGE_SHIFT);
+    for (; alloc != 0 && low < ring->unit_count && ring->unit[low].first < limit &&
+           engine->arena.page[ring->unit[low].first].alloc == alloc;
+         low++) {
+        if (ring->unit[low].tier == OV_TIER_STREAMED) {
+            return low;
+        }
     }
-    bool found = low < ring->unit_count && alloc != 0 && engine->arena.page[ring->unit[low].first].alloc == alloc &&
-                 ring->unit[low].tier == OV_TIER_STREAMED;
-    return found ? low : UINT32_MAX;
+    return UINT32_MAX;
 }
 
 static void mark_near(struct ov_engine *engine, const struct ov_unit *unit)
@@ -90,13 +92,17 @@ static void note_logged(struct ov_engine *engine, uint64_t place)
 {
     const struct ov_log_entry *entry = &engine->learn.log[place % OV_LOG_ENTRIES];
     const struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, entry->address));
-    uint32_t unit = alloc != NULL && alloc->ordinal == entry->ordinal && entry->kernel != NULL
-                        ? ov_reach_next(engine, entry->address)
-                        : UINT32_MAX;
-    if (unit == UINT32_MAX || ov_watch_reads_only(entry->kernel, entry->slot)) {
+    if (alloc == NULL || alloc->ordinal != entry->ordinal || entry->kernel == NULL ||
+        ov_watch_reads_only(entry->kernel, entry->slot) || ov_reach_known(engine, entry->kernel, entry->address)) {
         return;
     }
-    for (uint32_t p = engine->ring.unit[unit].first; p < alloc->first + alloc->pages; p++) {
+    uint32_t unit = ov_reach_next(engine, entry->address);
+    if (unit == UINT32_MAX) {
+        return;
+    }
+    uint32_t end = ov_arena_page(&engine->arena, entry->address + OV_REACH_BYTES);
+    end = end < alloc->first + alloc->pages ? end : alloc->first + alloc->pages;
+    for (uint32_t p = engine->ring.unit[unit].first; p < end; p++) {
         if (engine->arena.page[p].backing == OV_RING && engine->learn.memo[p].since > place) {
             return;
         }

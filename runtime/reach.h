@@ -32,8 +32,8 @@ struct ov_reach {
 /* After a plan was brought about: marks pages, and reads the log for what is known of them. */
 void ov_reach_renew(struct ov_engine *engine);
 void ov_reach_close(struct ov_engine *engine);
-/* The first streamed unit behind the address in the same allocation; UINT32_MAX: none. Those that follow it have
- * higher indices. */
+/* The first streamed unit within reach of the address, behind it in the same allocation; UINT32_MAX: none. Those that
+ * follow it have higher indices. */
 uint32_t ov_reach_next(const struct ov_engine *engine, uint64_t address);
 bool ov_reach_known(const struct ov_engine *engine, const struct ov_kernel *kernel, uint64_t address);
 void ov_reach_note(struct ov_engine *engine, const struct ov_kernel *kernel, uint64_t address);

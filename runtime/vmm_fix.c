@@ -14,7 +14,7 @@
 /* Device memory for all of the handle beside what it has now; the ring goes last. In an exclusive section. */
 static CUresult find_room(struct ov_engine *engine, const struct ov_handle *handle)
 {
-    bool may = atomic_load(&ov_captures) == 0;
+    bool may = engine->device_idle;
     if (may && handle->bytes > ov_ledger_left(&engine->ledger)) {
         ov_idle_drop(engine, 0, true);
     }
@@ -100,7 +100,7 @@ static CUresult fix_mapped(struct ov_engine *engine, struct ov_handle *handle)
 {
     CUmemGenericAllocationHandle real;
     struct ov_mapping *mapping = &engine->vmm.item[handle->mapping - 1];
-    if (atomic_load(&ov_captures) != 0) {
+    if (!engine->device_idle) {
         return CUDA_ERROR_NOT_PERMITTED; /* the device cannot be asked whether it still uses the pages */
     }
     CUresult result = ov_units_leave(engine, mapping->first, mapping->pages);

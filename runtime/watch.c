@@ -190,8 +190,7 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch
         watch->open = opening.open;
     }
     for (unsigned i = 0; i < units; i++) {
-        bool lent =
-            result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0 && ov_ring_lend(engine, unit[i]) == CUDA_SUCCESS;
+        bool lent = result == CUDA_SUCCESS && ov_ring_lend(engine, unit[i]) == CUDA_SUCCESS;
         CUresult revoked =
             lent ? CUDA_SUCCESS : ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
         if (result == CUDA_SUCCESS && revoked == CUDA_SUCCESS) {
