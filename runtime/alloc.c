@@ -95,6 +95,38 @@ static bool reserve_small(struct ov_engine *engine, size_t bytes, bool anyway)
     return fits;
 }
 
+bool ov_small_fits(struct ov_engine *engine, size_t bytes)
+{
+    for (int round = 0; round < 2; round++) {
+        pthread_mutex_lock(&engine->lock);
+        bool fits = ov_ledger_small_fits(&engine->ledger, SMALL_BYTES(bytes));
+        pthread_mutex_unlock(&engine->lock);
+        if (fits || round > 0 || !engine->arena.host_capable || ov_opt.mode != OV_OPT_MODE_AUTO) {
+            return fits || !engine->arena.host_capable;
+        }
+        ov_make_room(engine, 2, true);
+    }
+    return false;
+}
+
+void ov_pool_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
+{
+    struct ov_engine *engine = ov_engine_here();
+    struct ov_other *other =
+        engine != NULL && bytes_on_device > 0 && bytes < OV_ARENA_LEAST ? calloc(1, sizeof *other) : NULL;
+    if (other == NULL) {
+        ov_foreign_added(address, bytes, bytes_on_device);
+        return;
+    }
+    ov_foreign_removed(address); /* of a graph, perhaps, that is no more */
+    *other = (struct ov_other){.address = address, .bytes = bytes, .small = true};
+    pthread_mutex_lock(&engine->lock);
+    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+    ov_ledger_small(&engine->ledger, SMALL_BYTES(bytes), 0);
+    engine->ledger.program_bytes += bytes;
+    pthread_mutex_unlock(&engine->lock);
+}
+
 /* The bytes are reserved. */
 static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
 {

@@ -64,6 +64,8 @@ void ov_alloc_drop(struct ov_engine *engine, struct ov_alloc *alloc);
 bool ov_alloc_is_at(const struct ov_engine *engine, const struct ov_alloc *alloc, CUdeviceptr address);
 /* Its contents are past: it becomes another allocation in the same place. No unit is in it. */
 void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc);
+/* Whether so much more small memory fits the budget, other memory having given way. Takes locks. */
+bool ov_small_fits(struct ov_engine *engine, size_t bytes);
 /* cuMemAlloc of whole pages. Takes locks. */
 CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
 /* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it.

@@ -305,7 +305,6 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     pthread_mutex_lock(&engine->lock);
     engine->arena.frozen = section->result;
-    engine->device_idle = section->idle;
     if (engine->allocs.doomed > 0 && section->idle) {
         ov_allocs_reap(engine);
     }
@@ -323,7 +322,6 @@ void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section)
                engine->device, section->by, (double)worked_ns * 1e-6, (double)section->waited_ns * 1e-6);
     }
     engine->arena.frozen = CUDA_SUCCESS;
-    engine->device_idle = false;
     pthread_mutex_unlock(&engine->lock);
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     ov_context_leave(section->entered);

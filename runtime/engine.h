@@ -65,7 +65,6 @@ struct ov_engine {
     struct {
         size_t resident, streamed, host, ring, units;
     } last_plan;
-    bool device_idle;                    /* inside an exclusive section: its `idle` */
     unsigned watches;                    /* launches being watched; no plan meanwhile */
     _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */
     _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */

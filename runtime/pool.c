@@ -124,9 +124,14 @@ static void take_idle(struct ov_engine *engine, uint32_t i)
     atomic_store(&pools->idle_count, count - 1);
 }
 
+/* A query would harm a capture that another thread has begun just now, but not in this mode. */
 static bool has_come(const struct ov_idle *idle)
 {
-    return ov_cu->cuEventQuery(idle->event) == CUDA_SUCCESS;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&mode);
+    bool come = ov_cu->cuEventQuery(idle->event) == CUDA_SUCCESS;
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&mode);
+    return come;
 }
 
 static void give_back(struct ov_engine *engine, uint32_t i)
@@ -250,11 +255,13 @@ static bool streams_own_context(CUstream stream)
 
 bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream, CUresult *result)
 {
-    struct ov_engine *engine =
-        out != NULL && bytes >= OV_ARENA_LEAST ? ov_engine_for_memory() : NULL; /* which may make the arena */
+    struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_for_memory() : NULL; /* which may make the arena */
     if (engine == NULL || bytes > ov_arena_bytes || ov_capturing(stream) || !streams_own_context(stream) ||
         (handle == NULL && ov_cu->cuDeviceGetMemPool(&handle, engine->device) != CUDA_SUCCESS)) {
         return false;
+    }
+    if (bytes < OV_ARENA_LEAST && ov_small_fits(engine, bytes)) {
+        return false; /* the driver packs small ones closer */
     }
     uint32_t i = 0;
     pthread_mutex_lock(&engine->lock);

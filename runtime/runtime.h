@@ -95,6 +95,8 @@ CUresult ov_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size
 /* Device memory that the program holds and that is not ours to place: told after success, so that it is counted against
  * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
+/* The same for what the driver gave from a pool. */
+void ov_pool_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
 void ov_foreign_removed(CUdeviceptr address);
 /* A module global: device memory that its module is counted for, searched all the same. Goes as ov_foreign_removed. */
 void ov_global_added(CUdeviceptr address, size_t bytes);

@@ -11,10 +11,11 @@
 #include "runtime.h"
 #include "vmm.h"
 
-/* Device memory for all of the handle beside what it has now; the ring goes last. In an exclusive section. */
-static CUresult find_room(struct ov_engine *engine, const struct ov_handle *handle)
+/* Device memory for all of the handle beside what it has now; the ring goes last. In an exclusive section; idle: the
+ * device is known to be. */
+static CUresult find_room(struct ov_engine *engine, const struct ov_handle *handle, bool idle)
 {
-    bool may = engine->device_idle;
+    bool may = idle;
     if (may && handle->bytes > ov_ledger_left(&engine->ledger)) {
         ov_idle_drop(engine, 0, true);
     }
@@ -32,9 +33,10 @@ static CUresult find_room(struct ov_engine *engine, const struct ov_handle *hand
     return ov_ledger_take(&engine->ledger, OV_FOR_FOREIGN, handle->bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult make_real(struct ov_engine *engine, const struct ov_handle *handle, CUmemGenericAllocationHandle *real)
+static CUresult make_real(struct ov_engine *engine, const struct ov_handle *handle, bool idle,
+                          CUmemGenericAllocationHandle *real)
 {
-    CUresult result = find_room(engine, handle);
+    CUresult result = find_room(engine, handle, idle);
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuMemCreate(real, handle->bytes, &handle->prop, 0);
         if (result != CUDA_SUCCESS) {
@@ -96,16 +98,16 @@ static CUresult swap_mapping(struct ov_engine *engine, struct ov_mapping *mappin
     return result;
 }
 
-static CUresult fix_mapped(struct ov_engine *engine, struct ov_handle *handle)
+static CUresult fix_mapped(struct ov_engine *engine, struct ov_handle *handle, bool idle)
 {
     CUmemGenericAllocationHandle real;
     struct ov_mapping *mapping = &engine->vmm.item[handle->mapping - 1];
-    if (!engine->device_idle) {
+    if (!idle) {
         return CUDA_ERROR_NOT_PERMITTED; /* the device cannot be asked whether it still uses the pages */
     }
     CUresult result = ov_units_leave(engine, mapping->first, mapping->pages);
     if (result == CUDA_SUCCESS) {
-        result = make_real(engine, handle, &real);
+        result = make_real(engine, handle, idle, &real);
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -126,10 +128,10 @@ static CUresult fix_mapped(struct ov_engine *engine, struct ov_handle *handle)
 }
 
 /* Nothing was ever written: there is nothing to copy, and its memory may be given back first. */
-static CUresult fix_unwritten(struct ov_engine *engine, struct ov_handle *handle)
+static CUresult fix_unwritten(struct ov_engine *engine, struct ov_handle *handle, bool idle)
 {
     ov_store_drop(&engine->arena, &handle->store);
-    CUresult result = make_real(engine, handle, &handle->real);
+    CUresult result = make_real(engine, handle, idle, &handle->real);
     if (result != CUDA_SUCCESS) {
         bool host = ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable;
         (void)ov_store_make(&engine->arena, handle->pages, host, &handle->store);
@@ -137,7 +139,7 @@ static CUresult fix_unwritten(struct ov_engine *engine, struct ov_handle *handle
     return result;
 }
 
-static CUresult fix_stored(struct ov_engine *engine, struct ov_handle *handle)
+static CUresult fix_stored(struct ov_engine *engine, struct ov_handle *handle, bool idle)
 {
     struct ov_arena *arena = &engine->arena;
     CUmemGenericAllocationHandle real;
@@ -147,7 +149,7 @@ static CUresult fix_stored(struct ov_engine *engine, struct ov_handle *handle)
     }
     CUresult result = ov_store_attach(arena, first, &handle->store);
     if (result == CUDA_SUCCESS) {
-        result = make_real(engine, handle, &real);
+        result = make_real(engine, handle, idle, &real);
         if (result == CUDA_SUCCESS) {
             result = fill_real(engine, first, handle->pages, real);
             if (result != CUDA_SUCCESS) {
@@ -185,9 +187,9 @@ CUresult ov_handle_fix(CUmemGenericAllocationHandle id, CUmemGenericAllocationHa
         if (result == CUDA_SUCCESS && handle->real == 0) { /* else another thread was faster */
             shown =
                 handle->mapping != 0 ? ov_page_address(&engine->arena, engine->vmm.item[handle->mapping - 1].first) : 0;
-            result = shown != 0         ? fix_mapped(engine, handle)
-                     : !handle->written ? fix_unwritten(engine, handle)
-                                        : fix_stored(engine, handle);
+            result = shown != 0         ? fix_mapped(engine, handle, section.idle)
+                     : !handle->written ? fix_unwritten(engine, handle, section.idle)
+                                        : fix_stored(engine, handle, section.idle);
         }
         ov_exclusive_end(engine, &section);
         if (shown != 0 && result == CUDA_SUCCESS) {

@@ -4,7 +4,7 @@
 
 #include "convert.h"
 #include "engine.h"
-#include "log.h"
+#include "reach.h"
 #include "runtime.h"
 #include "vmm.h"
 
@@ -134,7 +134,10 @@ static void set_mapping(struct ov_engine *engine, uint32_t index, uint32_t first
     mapping->first = first;
     mapping->pages = pages;
     mapping->fixed = fixed;
+    /* What begins in here may be written on into streamed units behind it (reach.h). */
+    bool near = ov_reach_next(engine, ov_page_address(&engine->arena, first + pages - 1)) != UINT32_MAX;
     for (uint32_t p = first; p < first + pages; p++) {
+        atomic_store_explicit(&engine->arena.unit[p], near ? OV_UNIT_NEAR : 0, memory_order_relaxed);
         engine->arena.page[p].mapping = index;
         if (fixed) {
             engine->arena.page[p].backing = OV_FIXED;

@@ -113,7 +113,7 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
         }                                                                                                   \
         result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                                \
         if (result == CUDA_SUCCESS) {                                                                       \
-            ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
+            ov_pool_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                   \
         }                                                                                                   \
         return result;                                                                                      \
     }                                                                                                       \
@@ -126,7 +126,7 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
         }                                                                                                   \
         result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));                  \
         if (result == CUDA_SUCCESS) {                                                                       \
-            ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
+            ov_pool_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                   \
         }                                                                                                   \
         return result;                                                                                      \
     }                                                                                                       \

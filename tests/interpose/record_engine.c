@@ -225,6 +225,11 @@ CUresult ov_address_encoded(const void *object, size_t bytes, CUdeviceptr addres
     return CUDA_SUCCESS;
 }
 
+void ov_pool_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
+{
+    record("pool_added %#llx bytes=%zu device=%zu", address, bytes, bytes_on_device);
+}
+
 void ov_foreign_removed(CUdeviceptr address)
 {
     record("foreign_removed %#llx", address);

@@ -48,12 +48,12 @@ static void other_memory(void)
            "zerocopy_added 0x4000 bytes=50 managed=1");
     CHECK(elf_cuMemAllocAsync(&address, 60, STREAM) == 0 && address == 0x5000);
     EXPECT(line("mem_alloc_async bytes=60 pool=(nil) stream=%p", (void *)STREAM), "driver cuMemAllocAsync",
-           "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=60");
+           "driver cuStreamIsCapturing", "pool_added 0x5000 bytes=60 device=60");
     CHECK(elf_cuMemAllocAsync_ptsz(&address, 60, (CUstream)0xca) == 0); /* captured */
     EXPECT("mem_alloc_async bytes=60 pool=(nil) stream=0xca", "driver cuMemAllocAsync_ptsz",
-           "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=0");
+           "driver cuStreamIsCapturing", "pool_added 0x5000 bytes=60 device=0");
     CHECK(elf_cuMemAllocFromPoolAsync(&address, 70, NULL, STREAM) == 0 && address == 0x6000);
-    EXPECT("driver cuMemAllocFromPoolAsync", "driver cuStreamIsCapturing", "foreign_added 0x6000 bytes=70 device=70");
+    EXPECT("driver cuMemAllocFromPoolAsync", "driver cuStreamIsCapturing", "pool_added 0x6000 bytes=70 device=70");
     CHECK(elf_cuMemFreeAsync(0x5000, NULL) == 0);
     EXPECT(line("mem_free_async 0x5000 stream=%p", (void *)CU_STREAM_LEGACY), "foreign_removed 0x5000",
            "driver cuMemFreeAsync");
@@ -241,9 +241,9 @@ static void failures(void)
     CHECK(address == 0xdead && bytes == 0xdead && handle == 0xdead && module == (CUmodule)0xdead);
     CHECK(library == (CUlibrary)0xdead && function == (CUfunction)0xdead && kernel == (CUkernel)0xdead);
     CHECK(context == (CUcontext)0xdead);
-    static const char *const told[] = {"foreign_added",  "module_loaded",  "library_loaded",
-                                       "function_found", "kernel_found",   "peer_enabled",
-                                       "quiet_point",    "zerocopy_added", "global_added"};
+    static const char *const told[] = {"foreign_added",  "pool_added",   "module_loaded", "library_loaded",
+                                       "function_found", "kernel_found", "peer_enabled",  "quiet_point",
+                                       "zerocopy_added", "global_added"};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         CHECK(recorded(told[i]) == 0);
     }

@@ -346,6 +346,32 @@ static void idle_makes_way(void)
     rig_close(&rig);
 }
 
+/* Small ones are the driver's, as long as they fit the budget. */
+static void small_ones(void)
+{
+    CUdeviceptr weight[3], address[8];
+    rig_open(&rig, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        OK(cuMemAlloc(&weight[i], 2 * MIB));
+        pool_fill(weight[i], 2 * MIB, i);
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        OK(cuMemAllocAsync(&address[i], 3 * MIB / 4, rig.stream));
+        fill(address[i], 50 + i, 3 * MIB / 4, rig.stream);
+    }
+    OK(cuStreamSynchronize(rig.stream));
+    for (uint32_t i = 0; i < 8; i++) {
+        pool_expect(address[i], 3 * MIB / 4, 50 + i);
+        OK(cuMemFreeAsync(address[i], rig.stream));
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        pool_expect(weight[i], 2 * MIB, i);
+        OK(cuMemFree(weight[i]));
+    }
+    OK(cuStreamSynchronize(rig.stream));
+    rig_close(&rig);
+}
+
 /* In a capture the driver serves, and what was idle stays idle. */
 static void capturing(void)
 {
@@ -515,9 +541,9 @@ static void pitched(void)
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(activations),     CASE(first_of_all), CASE(weights),       CASE(same_stream), CASE(other_stream),
-    CASE(freed_elsewhere), CASE(stream_gone),  CASE(mixed_frees),   CASE(numbers),     CASE(own_pool),
-    CASE(idle_makes_way),  CASE(capturing),    CASE(freed_is_gone), CASE(threads),     CASE(errors),
-    CASE(exit_alive),      CASE(context_gone), CASE(pitched),
+    CASE(activations),     CASE(first_of_all), CASE(weights),      CASE(same_stream),   CASE(other_stream),
+    CASE(freed_elsewhere), CASE(stream_gone),  CASE(mixed_frees),  CASE(numbers),       CASE(own_pool),
+    CASE(idle_makes_way),  CASE(small_ones),   CASE(capturing),    CASE(freed_is_gone), CASE(threads),
+    CASE(errors),          CASE(exit_alive),   CASE(context_gone), CASE(pitched),
 };
 RIG_MAIN(cases)
