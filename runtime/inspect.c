@@ -79,7 +79,9 @@ static CUresult digest_batch(struct ov_engine *engine, CUdeviceptr address, size
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuMemcpyDtoHAsync_v2(out, total, pages * sizeof *out, inspect->stream);
     }
-    return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
+    /* Also when one of them failed: what was enqueued before it must not be under way when we go on. */
+    CUresult synced = ov_cu->cuStreamSynchronize(inspect->stream);
+    return result == CUDA_SUCCESS ? synced : result;
 }
 
 CUresult ov_inspect_pages(struct ov_engine *engine, CUdeviceptr address, uint32_t pages, struct ov_page_digest *out)
