@@ -49,7 +49,8 @@ struct ov_unit {
     size_t bytes;
     uint64_t begin, end; /* addresses that touch it */
     uint32_t ring_page;
-    uint8_t tier; /* enum ov_tier as it stands, not as planned */
+    CUdeviceptr source; /* of its master, when one copy can take all of it; else 0 */
+    uint8_t tier;       /* enum ov_tier as it stands, not as planned */
     bool loaded;
     bool timed; /* asked was recorded for this load */
     _Atomic uint32_t holds;
@@ -71,8 +72,9 @@ struct ov_edge {
 };
 /* Special values of ov_arena.unit[]. */
 #define OV_UNIT_EDGE 0x80000000u /* bit: the rest is 1 + index of an edge */
-#define OV_UNIT_COLD 0x7fffffffu /* no unit, but host memory that nobody was expected to touch: the plan is outdated \
-                                  */
+#define OV_UNIT_COLD                                                                                \
+    0x7fffffffu /* no unit, but host memory that nobody was expected to touch: the plan is outdated \
+                 */
 
 struct ov_ring_counts {
     uint64_t copied_bytes, copy_ns, copies, misses, stall_ns, waits;
@@ -86,8 +88,8 @@ struct ov_ring {
     uint32_t edge_count;
     uint32_t pages;
     CUmemGenericAllocationHandle *handle;
-    CUdeviceptr window;
-    uint32_t *owner; /* per ring page: 1 + unit */
+    CUdeviceptr window; /* a reservation of its own, as long as the ring */
+    uint32_t *owner;    /* per ring page: 1 + unit */
     CUstream side;
     struct ov_trace trace;
     uint32_t newest;           /* 1 + unit touched last */
@@ -122,8 +124,11 @@ static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_
 
 /* Makes the side stream. */
 CUresult ov_ring_open(struct ov_engine *engine);
-/* Takes `pages` of device memory for the ring (0: gives it back). No unit may be in the ring. */
+/* Makes the ring `pages` long. Pages that it had and keeps stay what they are, so units in them may stay; units in
+ * others may not be there. Nothing on the device may use the window. On failure the ring is as it was. */
 CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages);
+/* Looks where the unit's master stands; after it was made or moved. */
+void ov_ring_find_master(struct ov_engine *engine, uint32_t unit);
 /* Fills the event pool for the units that there are. */
 CUresult ov_ring_provide(struct ov_engine *engine);
 /* Copies of what is expected first, after a plan was brought about. */

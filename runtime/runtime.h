@@ -134,6 +134,8 @@ CUresult ov_graph_instantiating(CUgraph graph); /* before any form of cuGraphIns
 void ov_graph_launching(CUgraphExec exec, CUstream stream);           /* before cuGraphLaunch */
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params); /* before cuGraphExecKernelNodeSetParams (v2) */
 CUresult ov_graph_copy_params(const struct ov_copy *copy);            /* before cuGraphExecMemcpy/MemsetNodeSetParams */
-void ov_graph_opaque(const char *what); /* a graph form we cannot look into: nothing is streamed any more */
+/* A graph form we cannot look into: nothing is streamed any more. Not CUDA_SUCCESS: something still is, and the wrapper
+ * returns it. */
+CUresult ov_graph_opaque(const char *what);
 
 #endif

@@ -146,8 +146,7 @@ static CUresult tell_node(const CUgraphNodeParams *params)
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
         return CUDA_SUCCESS; /* no device memory */
     default:
-        ov_graph_opaque("cuGraphExecNodeSetParams of a memory, batch or conditional node");
-        return CUDA_SUCCESS;
+        return ov_graph_opaque("cuGraphExecNodeSetParams of a memory, batch or conditional node");
     }
 }
 
