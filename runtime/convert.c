@@ -465,6 +465,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         (void)ov_revoke_all(engine, 0); /* what stays can be loaded without them, or is refused when it is used */
     }
     free(draft.keep);
+    ov_store_share(engine);
     if (ov_opt.verify) {
         verify_masters(engine);
     }

@@ -11,6 +11,7 @@
 
 #include "engine.h"
 #include "log.h"
+#include "share.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 /* MPOL_PREFERRED of the kernel's mempolicy.h: another node is better than none. */
@@ -155,6 +156,7 @@ static const struct way {
     [OV_PIN_REGISTER] = {"register", reserve_plain, commit_register, release_register, ", which takes longer to pin"},
     [OV_PIN_ALLOC] = {"alloc", NULL, commit_alloc, release_alloc, ", which pins about 2 GB/s"},
     [OV_PIN_VMM] = {"vmm", NULL, NULL, NULL, ", which pins about 2 GB/s"},
+    [OV_PIN_SHARED] = {"shared", NULL, commit_register, release_register, ""},
     [OV_PIN_NONE] = {"none", reserve_plain, commit_nothing, commit_nothing,
                      ": weights are copied from unpinned memory, at a fraction of the link's speed"},
 };
@@ -211,6 +213,17 @@ struct ov_pin *ov_pin_reserve(const struct ov_pins *pins, enum ov_pin_kind kind,
     return pin;
 }
 
+struct ov_pin *ov_pin_adopt(char *memory, size_t bytes)
+{
+    struct ov_pin *pin = calloc(1, sizeof *pin);
+    if (pin != NULL) {
+        pin->host = memory;
+        pin->bytes = bytes;
+        pin->kind = OV_PIN_SHARED;
+    }
+    return pin;
+}
+
 bool ov_pin_wants_populating(enum ov_pin_kind kind)
 {
     return ways[kind].reserve != NULL;
@@ -235,6 +248,8 @@ void ov_pin_abandon(struct ov_pin *pin)
     if (pin != NULL) {
         if (ways[pin->kind].reserve != NULL) {
             (void)munmap(pin->host, pin->bytes);
+        } else if (pin->kind == OV_PIN_SHARED) {
+            ov_share_unmap(pin->host, pin->bytes);
         }
         free(pin);
     }
@@ -247,7 +262,7 @@ bool ov_pin_release(struct ov_pins *pins, struct ov_pin *pin, bool now)
     if (!now) {
         return false;
     }
-    if (ov_opt.wipe) {
+    if (ov_opt.wipe && pin->kind != OV_PIN_SHARED) { /* others may read that */
         memset(pin->host, 0, pin->bytes);
     }
     CUresult result = ways[pin->kind].release(pin);

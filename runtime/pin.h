@@ -10,6 +10,8 @@
  *   vmm       no pin: handles of host memory, which the arena makes itself (arena.h)
  *   none      not pinned at all: copies go through a small pinned bounce buffer (store.h), at a fraction of the speed
  *
+ *   shared    a piece that other processes use too (share.h); never fallen back to
+ *
  * OVERSHOT_PIN says where to start. When a way fails, that is said once with its cause, and from then on the next one
  * is used. Running into a limit of ours (ledger.h) is no failure of a way.
  *
@@ -29,7 +31,15 @@
 
 #include "driver.h"
 
-enum ov_pin_kind { OV_PIN_HUGEPAGE, OV_PIN_REGISTER, OV_PIN_ALLOC, OV_PIN_VMM, OV_PIN_NONE, OV_PIN_KINDS };
+enum ov_pin_kind {
+    OV_PIN_HUGEPAGE,
+    OV_PIN_REGISTER,
+    OV_PIN_ALLOC,
+    OV_PIN_VMM,
+    OV_PIN_NONE,
+    OV_PIN_SHARED,
+    OV_PIN_KINDS
+};
 
 struct ov_pin {
     struct ov_pin *next; /* in the registry */
@@ -58,6 +68,8 @@ bool ov_pins_descend(struct ov_pins *pins, const char *cause);
 
 /* NULL: no address space, or the way is not to be had here; *cause says why. Not for OV_PIN_VMM. */
 struct ov_pin *ov_pin_reserve(const struct ov_pins *pins, enum ov_pin_kind kind, size_t bytes, const char **cause);
+/* A pin of memory that is there already: a piece of a shared space. */
+struct ov_pin *ov_pin_adopt(char *memory, size_t bytes);
 /* Whether the way wants memory to be populated before it is committed. */
 bool ov_pin_wants_populating(enum ov_pin_kind kind);
 CUresult ov_pin_commit(struct ov_pins *pins, struct ov_pin *pin);

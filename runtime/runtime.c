@@ -130,9 +130,10 @@ void ov_runtime_exit(void)
         return;
     }
     for (int slice = 0; slice < OV_DEVICES; slice++) {
-        const struct ov_engine *engine = ov_engine_at(slice);
+        struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {
             ov_summary_print(engine);
+            ov_share_leave(&engine->store.share); /* files only */
         }
     }
 }

@@ -204,6 +204,7 @@ size_t ov_store_close(struct ov_engine *engine)
         (void)ov_cu->cuMemFreeHost(store->bounce.memory); /* its events go with the context */
     }
     memset(&store->bounce, 0, sizeof store->bounce);
+    ov_share_leave(&store->share);
     ov_store_reap(engine);
     if (store->pins.count > 0) {
         ov_log(OV_LOG_WARN, "device %d: %zu MiB of pinned host memory could not be released", engine->device,

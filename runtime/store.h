@@ -27,6 +27,7 @@
 
 #include "arena.h"
 #include "pin.h"
+#include "share.h"
 
 /* Pages of one pin at most: what is held twice for a moment when masters are turned into mapped ones. 64 MiB: from here
  * on neither copies nor registrations get faster. */
@@ -45,6 +46,7 @@ struct ov_bounce {
 struct ov_store {
     struct ov_pins pins;
     struct ov_bounce bounce;
+    struct ov_share share;
     size_t largest_bytes; /* of the pins there are */
 };
 
@@ -79,5 +81,8 @@ CUresult ov_store_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t first
 /* Turns pinned masters of [first, first + pages) into mapped ones; waits. On failure every page has the master that it
  * had, or its new one. */
 CUresult ov_store_evacuate(struct ov_engine *engine, uint32_t first, uint32_t pages);
+/* OVERSHOT_SHARE: the masters of streamed units become pieces of the shared space (store_share.c). In an exclusive
+ * section, after units were aliased and before any is loaded. */
+void ov_store_share(struct ov_engine *engine);
 
 #endif
