@@ -9,7 +9,7 @@
 #include "engine.h"
 #include "log.h"
 #include "populate.h"
-#include "store.h"
+#include "masters.h"
 
 /* 32 MiB: from here on a larger handle is hardly faster to make and map, and costs more to take apart. */
 #define CHUNK_PAGES 16u
@@ -377,7 +377,7 @@ CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages)
 
 void ov_drop_masters(struct ov_arena *arena, uint32_t first, uint32_t pages)
 {
-    ov_store_detach(arena, first, pages);
+    ov_master_detach(arena, first, pages);
     ov_drop_mapped(arena, first, pages);
 }
 
@@ -438,7 +438,7 @@ CUresult ov_back_host(struct ov_arena *arena, uint32_t first, uint32_t pages)
 {
     for (uint32_t p = first; p < first + pages; p++) {
         if (arena->page[p].pin != NULL) {
-            return CUDA_ERROR_INVALID_VALUE; /* its bytes would be lost: see ov_store_evacuate */
+            return CUDA_ERROR_INVALID_VALUE; /* its bytes would be lost: see ov_master_evacuate */
         }
     }
     CUresult result = ov_make_masters(arena, first, pages);

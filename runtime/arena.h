@@ -43,7 +43,7 @@ struct ov_page {
     uint8_t backing;                     /* enum ov_backing */
     CUmemGenericAllocationHandle device; /* of the chunk, kept at its first page */
     CUmemGenericAllocationHandle host;   /* the mapped master, 0: none */
-    struct ov_pin *pin;                  /* what holds the pinned master (store.h), NULL: none */
+    struct ov_pin *pin;                  /* what holds the pinned master (masters.h), NULL: none */
 };
 
 struct ov_extent {
@@ -63,8 +63,8 @@ struct ov_arena {
     bool host_capable;       /* host-located handles can be made and mapped */
     uint32_t access_devices; /* devices that may read and write, as bits: this one and its enabled peers */
     struct ov_ledger *ledger;
-    struct ov_store *store; /* where pinned masters stand (store.h); NULL: not open yet */
-    CUresult frozen;        /* not CUDA_SUCCESS: the device could not be waited for, no mapping is taken away */
+    struct ov_masters *masters; /* where pinned masters stand (masters.h); NULL: not open yet */
+    CUresult frozen;            /* not CUDA_SUCCESS: the device could not be waited for, no mapping is taken away */
 };
 
 /* The process's range, constant once reserved. bytes 0: not reserved. */

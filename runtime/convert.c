@@ -341,7 +341,7 @@ static void measure_link(struct ov_engine *engine)
         for (int round = 0; round < 2; round++) {
             float ms = 0;
             for (int copy = 0; copy <= COPIES; copy++) {
-                (void)ov_store_fetch(engine, ring->window, largest->first, largest->pages, ring->side);
+                (void)ov_master_fetch(engine, ring->window, largest->first, largest->pages, ring->side);
                 if (copy == 0) {
                     (void)ov_cu->cuEventRecord(begin, ring->side);
                 }
@@ -385,7 +385,7 @@ static void verify_masters(struct ov_engine *engine)
             continue;
         }
         CUdeviceptr there = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
-        CUresult result = ov_store_fetch(engine, there, unit->first, unit->pages, ring->side);
+        CUresult result = ov_master_fetch(engine, there, unit->first, unit->pages, ring->side);
         CUresult synced = ov_cu->cuStreamSynchronize(ring->side);
         bool arrived = result == CUDA_SUCCESS && synced == CUDA_SUCCESS;
         for (uint32_t p = 0; p < unit->pages; p++) {
@@ -465,7 +465,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         (void)ov_revoke_all(engine, 0); /* what stays can be loaded without them, or is refused when it is used */
     }
     free(draft.keep);
-    ov_store_share(engine);
+    ov_masters_share(engine);
     if (ov_opt.verify) {
         verify_masters(engine);
     }
@@ -571,7 +571,7 @@ static CUresult take_out(struct ov_engine *engine, struct ov_unit *unit)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    result = ov_store_evacuate(engine, unit->first, unit->pages);
+    result = ov_master_evacuate(engine, unit->first, unit->pages);
     if (result == CUDA_SUCCESS) {
         return leave_for(engine, unit, OV_TIER_HOST);
     }

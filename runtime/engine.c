@@ -86,7 +86,7 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
         !ov_learn_open(engine)) {
         return refuse(device, "its memory cannot be mapped page by page");
     }
-    ov_store_open(engine);
+    ov_masters_open(engine);
     if (!engine->arena.host_capable) {
         ov_log(OV_LOG_WARN,
                "device %d: the driver cannot map host memory into the device's address range: what does not "
@@ -267,8 +267,8 @@ CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *secti
     if (engine->allocs.doomed > 0 && section->result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0) {
         ov_allocs_reap(engine);
     }
-    if (engine->store.pins.dropped > 0 && section->result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0) {
-        ov_store_reap(engine);
+    if (engine->masters.pins.dropped > 0 && section->result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0) {
+        ov_masters_reap(engine);
     }
     return section->result;
 }
@@ -309,7 +309,7 @@ void ov_engine_close(struct ov_engine *engine)
     ov_ring_close(engine);
     ov_inspect_close(engine);
     ov_allocs_drop(engine);
-    (void)ov_store_close(engine);
+    (void)ov_masters_close(engine);
     ov_learn_close(engine);
     atomic_store(&engine->planned, false);
     engine->armed = engine->learning = false;

@@ -30,9 +30,9 @@
 #include "inspect.h"
 #include "learn.h"
 #include "ledger.h"
+#include "masters.h"
 #include "options.h"
 #include "ring.h"
-#include "store.h"
 
 #define OV_FOREIGN_CONTEXTS 8
 
@@ -48,8 +48,8 @@ struct ov_engine {
     struct ov_allocs allocs;
     struct ov_learn learn;
     struct ov_inspect inspect;
-    struct ov_ring ring;   /* units and their places */
-    struct ov_store store; /* pinned host memory */
+    struct ov_ring ring;       /* units and their places */
+    struct ov_masters masters; /* pinned host memory */
     bool armed;
     bool learning;
     _Atomic bool learning_now; /* the same, read without the lock in the launch path */

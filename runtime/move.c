@@ -24,7 +24,7 @@ static CUresult wait_side(struct ov_engine *engine, CUresult result)
 
 CUresult ov_move_home(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
-    CUresult result = ov_store_evacuate(engine, first, pages);
+    CUresult result = ov_master_evacuate(engine, first, pages);
     return result == CUDA_SUCCESS ? ov_back_host(&engine->arena, first, pages) : result;
 }
 
@@ -63,7 +63,7 @@ CUresult ov_move_to_device(struct ov_engine *engine, uint32_t first, uint32_t pa
         CUresult home = ov_move_home(engine, first, pages);
         return home != CUDA_SUCCESS ? home : result;
     }
-    result = ov_store_fetch(engine, ov_page_address(arena, first), first, pages, engine->ring.side);
+    result = ov_master_fetch(engine, ov_page_address(arena, first), first, pages, engine->ring.side);
     result = wait_side(engine, result);
     if (result != CUDA_SUCCESS) {
         if (ov_unback(arena, first, pages) == CUDA_SUCCESS) {
@@ -223,7 +223,7 @@ struct pinning {
 static void reserve_all(struct out *out, const struct piece *piece, size_t count, struct pinning *pinning,
                         const char **cause)
 {
-    const struct ov_pins *pins = &out->engine->store.pins;
+    const struct ov_pins *pins = &out->engine->masters.pins;
     for (pinning->count = 0; pinning->count < count; pinning->count++) {
         size_t bytes = (size_t)piece[pinning->count].pages << OV_PAGE_SHIFT;
         struct ov_pin *pin = NULL;
@@ -246,7 +246,7 @@ static size_t out_pinned(struct out *out, const struct piece *piece, size_t coun
                          const char **cause)
 {
     struct ov_engine *engine = out->engine;
-    struct ov_pins *pins = &engine->store.pins;
+    struct ov_pins *pins = &engine->masters.pins;
     struct ov_populate *team = NULL;
     size_t at = 0;
     *cause = "";
@@ -267,7 +267,7 @@ static size_t out_pinned(struct out *out, const struct piece *piece, size_t coun
             *cause = "the driver refuses";
             break;
         }
-        ov_store_attach(engine, piece[at].first, piece[at].pages, pin);
+        ov_master_attach(engine, piece[at].first, piece[at].pages, pin);
         pinning->pin[at] = NULL;
         if (copy_out(out, &piece[at], pin) != CUDA_SUCCESS) {
             (void)wait_side(engine, CUDA_SUCCESS);
@@ -287,7 +287,7 @@ static size_t out_pinned(struct out *out, const struct piece *piece, size_t coun
 /* Masters for all pieces of the group, and copies into them. */
 static void make_masters(struct out *out, struct pinning *pinning)
 {
-    struct ov_pins *pins = &out->engine->store.pins;
+    struct ov_pins *pins = &out->engine->masters.pins;
     const struct piece *piece = out->group.piece;
     size_t at = 0, count = out->group.pieces;
     while (at < count) {
@@ -401,7 +401,7 @@ void ov_move_out(struct ov_engine *engine, const uint8_t *want)
         if (bytes > 0) {
             ov_log(OV_LOG_INFO, "device %d: %.2f GB to host memory in %.2f s (%.1f GB/s), pinned by %s", engine->device,
                    (double)bytes * 1e-9, seconds, seconds > 0 ? (double)bytes * 1e-9 / seconds : 0.0,
-                   ov_pin_name(engine->store.pins.kind));
+                   ov_pin_name(engine->masters.pins.kind));
         }
     }
     free(pinning);

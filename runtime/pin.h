@@ -8,7 +8,7 @@
  *   register  the same in ordinary pages
  *   alloc     cuMemHostAlloc
  *   vmm       no pin: handles of host memory, which the arena makes itself (arena.h)
- *   none      not pinned at all: copies go through a small pinned bounce buffer (store.h), at a fraction of the speed
+ *   none      not pinned at all: copies go through a small pinned bounce buffer (masters.h), at a fraction of the speed
  *
  *   shared    a piece that other processes use too (share.h); never fallen back to
  *
@@ -48,7 +48,7 @@ struct ov_pin {
     uint8_t kind;        /* enum ov_pin_kind */
     bool committed;      /* the driver knows it, or needs not to */
     bool dropped;        /* nobody needs it, and its release has not run yet */
-    uint32_t first;      /* for the store: the arena page whose master stands at `host`, ... */
+    uint32_t first;      /* for masters.h: the arena page whose master stands at `host`, ... */
     uint32_t pages_used; /* ... and how many of its pages still are masters */
 };
 

@@ -225,7 +225,7 @@ static CUresult load(struct ov_engine *engine, uint32_t index)
     if (result == CUDA_SUCCESS) {
         CUdeviceptr to = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
         result = unit->source != 0 ? ov_cu->cuMemcpyAsync(to, unit->source, unit->bytes, ring->side)
-                                   : ov_store_fetch(engine, to, unit->first, unit->pages, ring->side);
+                                   : ov_master_fetch(engine, to, unit->first, unit->pages, ring->side);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuEventRecord(unit->ready, ring->side);
@@ -444,7 +444,7 @@ static void set_edges(struct ov_ring *ring, const struct ov_unit *unit, uint32_t
 void ov_ring_find_master(struct ov_engine *engine, uint32_t index)
 {
     struct ov_unit *unit = &engine->ring.unit[index];
-    struct ov_piece piece = ov_store_piece(&engine->arena, unit->first, unit->pages);
+    struct ov_piece piece = ov_master_piece(&engine->arena, unit->first, unit->pages);
     unit->source = piece.pages == unit->pages && !piece.pageable ? piece.address : 0;
 }
 

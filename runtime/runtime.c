@@ -133,7 +133,7 @@ void ov_runtime_exit(void)
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {
             ov_summary_print(engine);
-            ov_share_leave(&engine->store.share); /* files only */
+            ov_share_leave(&engine->masters.share); /* files only */
         }
     }
 }

@@ -5,7 +5,7 @@
  *   lock          held shared (flock) by every process that takes part, for its life; names the layout's version
  *   <key>         a finished piece: its bytes, then a page of header
  *   <key>.new     a piece that is being filled by whoever holds its lock
- * A piece is at most one pin's bytes (store.h); its key is made of the hashes of its pages, so processes find each
+ * A piece is at most one pin's bytes (masters.h); its key is made of the hashes of its pages, so processes find each
  * other's copies by content, without knowing of each other.
  *
  * Election is by lock: who gets the lock of <key>.new fills it; the others wait. The system gives a lock back at the

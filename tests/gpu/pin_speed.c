@@ -20,7 +20,7 @@
 #include "engine.h"
 #include "pin.h"
 #include "populate.h"
-#include "store.h"
+#include "masters.h"
 
 #define PIECE_BYTES ((size_t)OV_PIN_PAGES << OV_PAGE_SHIFT)
 #define MOST_PIECES 4096u

@@ -10,7 +10,7 @@
 
 #include "engine.h"
 #include "log.h"
-#include "store.h"
+#include "masters.h"
 
 /* How long a creator at work on one piece is waited for. */
 #define WAIT_MS 10000u
@@ -18,21 +18,21 @@
 static void stop_sharing(struct ov_engine *engine, const char *why)
 {
     ov_log(OV_LOG_WARN, "device %d: host copies are not shared any more: %s", engine->device, why);
-    ov_share_leave(&engine->store.share);
+    ov_share_leave(&engine->masters.share);
 }
 
 static bool enter(struct ov_engine *engine)
 {
     static bool refused; /* said once; the engine's lock is held, and several engines would say the same */
     const char *why;
-    if (engine->store.share.on || refused) {
-        return engine->store.share.on;
+    if (engine->masters.share.on || refused) {
+        return engine->masters.share.on;
     }
-    if (!ov_share_enter(&engine->store.share, ov_opt.share, &why)) {
+    if (!ov_share_enter(&engine->masters.share, ov_opt.share, &why)) {
         refused = true;
         ov_log(OV_LOG_WARN, "OVERSHOT_SHARE=%s cannot be entered: %s; host copies are not shared", ov_opt.share, why);
     }
-    return engine->store.share.on;
+    return engine->masters.share.on;
 }
 
 /* Whether the memory holds what was on the device, seen through the unit's place in the ring. */
@@ -60,7 +60,7 @@ static CUresult fill(struct ov_engine *engine, char *to, uint32_t first, uint32_
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t done = 0; done < pages && result == CUDA_SUCCESS;) {
-        struct ov_piece piece = ov_store_piece(&engine->arena, first + done, pages - done);
+        struct ov_piece piece = ov_master_piece(&engine->arena, first + done, pages - done);
         size_t offset = (size_t)done << OV_PAGE_SHIFT, bytes = (size_t)piece.pages << OV_PAGE_SHIFT;
         if (piece.pages == 0) {
             return CUDA_ERROR_INVALID_VALUE;
@@ -80,13 +80,13 @@ static CUresult fill(struct ov_engine *engine, char *to, uint32_t first, uint32_
 static void take_over(struct ov_engine *engine, uint32_t first, uint32_t pages, struct ov_pin *pin)
 {
     ov_drop_masters(&engine->arena, first, pages);
-    ov_store_attach(engine, first, pages, pin);
+    ov_master_attach(engine, first, pages, pin);
 }
 
 /* False: sharing has ended. */
 static bool share_piece(struct ov_engine *engine, const struct ov_unit *unit, uint32_t first, uint32_t pages)
 {
-    struct ov_store *store = &engine->store;
+    struct ov_masters *masters = &engine->masters;
     struct ov_hash hash[OV_PIN_PAGES];
     struct ov_share_piece piece;
     char key[OV_SHARE_KEY];
@@ -99,9 +99,9 @@ static bool share_piece(struct ov_engine *engine, const struct ov_unit *unit, ui
     if (!ov_ledger_take_host(&engine->ledger, bytes)) {
         return true; /* no room for two copies of it for a moment: stays private */
     }
-    enum ov_share_role role = ov_share_take(&store->share, key, bytes, WAIT_MS, &piece, &why);
+    enum ov_share_role role = ov_share_take(&masters->share, key, bytes, WAIT_MS, &piece, &why);
     struct ov_pin *pin = role != OV_SHARE_NOBODY ? ov_pin_adopt(piece.memory, bytes) : NULL;
-    bool committed = pin != NULL && ov_pin_commit(&store->pins, pin) == CUDA_SUCCESS;
+    bool committed = pin != NULL && ov_pin_commit(&masters->pins, pin) == CUDA_SUCCESS;
     if (role == OV_SHARE_CREATOR && piece.before[0] != 0) {
         ov_log(OV_LOG_INFO, "a shared piece is filled again: %s", piece.before);
     }
@@ -114,7 +114,7 @@ static bool share_piece(struct ov_engine *engine, const struct ov_unit *unit, ui
     if (committed && why[0] == 0 && !is_true(engine, unit, pin, first, pages)) {
         why = "a piece does not hold what was on the device";
     }
-    if (why[0] == 0 && role == OV_SHARE_CREATOR && !ov_share_publish(&store->share, &piece)) {
+    if (why[0] == 0 && role == OV_SHARE_CREATOR && !ov_share_publish(&masters->share, &piece)) {
         why = "a piece could not be published";
     }
     if (why[0] == 0) {
@@ -128,7 +128,7 @@ static bool share_piece(struct ov_engine *engine, const struct ov_unit *unit, ui
         ov_share_unmap(piece.memory, bytes);
     }
     if (committed) {
-        bool gone = ov_pin_release(&store->pins, pin, true);
+        bool gone = ov_pin_release(&masters->pins, pin, true);
         ov_ledger_give_host(&engine->ledger, gone ? bytes : 0);
     } else {
         ov_pin_abandon(pin);
@@ -149,7 +149,7 @@ static bool is_shared(const struct ov_engine *engine, uint32_t first, uint32_t p
     return true;
 }
 
-void ov_store_share(struct ov_engine *engine)
+void ov_masters_share(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
     if (ov_opt.share[0] == 0 || ring->streamed_count == 0 || !enter(engine)) {

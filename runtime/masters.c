@@ -1,4 +1,4 @@
-#include "store.h"
+#include "masters.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,10 +6,10 @@
 #include "engine.h"
 #include "log.h"
 
-void ov_store_open(struct ov_engine *engine)
+void ov_masters_open(struct ov_engine *engine)
 {
-    ov_pins_open(&engine->store.pins, ov_opt.pin, engine->arena.numa_node);
-    engine->arena.store = &engine->store;
+    ov_pins_open(&engine->masters.pins, ov_opt.pin, engine->arena.numa_node);
+    engine->arena.masters = &engine->masters;
 }
 
 /* ---- what is set aside ---- */
@@ -17,34 +17,34 @@ void ov_store_open(struct ov_engine *engine)
 /* Room for the largest pin's pages, as long as there are pins. */
 static void set_aside(struct ov_arena *arena)
 {
-    struct ov_store *store = arena->store;
-    store->largest_bytes = 0;
-    for (const struct ov_pin *pin = store->pins.first; pin != NULL; pin = pin->next) {
-        if (!pin->dropped && pin->bytes > store->largest_bytes) {
-            store->largest_bytes = pin->bytes;
+    struct ov_masters *masters = arena->masters;
+    masters->largest_bytes = 0;
+    for (const struct ov_pin *pin = masters->pins.first; pin != NULL; pin = pin->next) {
+        if (!pin->dropped && pin->bytes > masters->largest_bytes) {
+            masters->largest_bytes = pin->bytes;
         }
     }
-    arena->ledger->host_aside_bytes = store->largest_bytes;
+    arena->ledger->host_aside_bytes = masters->largest_bytes;
 }
 
-void ov_store_attach(struct ov_engine *engine, uint32_t first, uint32_t pages, struct ov_pin *pin)
+void ov_master_attach(struct ov_engine *engine, uint32_t first, uint32_t pages, struct ov_pin *pin)
 {
     pin->first = first;
     pin->pages_used = pages;
     for (uint32_t p = first; p < first + pages; p++) {
         engine->arena.page[p].pin = pin;
     }
-    if (pin->bytes > engine->store.largest_bytes) {
-        engine->store.largest_bytes = engine->ledger.host_aside_bytes = pin->bytes;
+    if (pin->bytes > engine->masters.largest_bytes) {
+        engine->masters.largest_bytes = engine->ledger.host_aside_bytes = pin->bytes;
     }
 }
 
 static void drop(struct ov_arena *arena, struct ov_pin *pin)
 {
     size_t bytes = pin->bytes;
-    bool largest = bytes == arena->store->largest_bytes;
+    bool largest = bytes == arena->masters->largest_bytes;
     /* The driver may wait for the device, and that is not to be waited for while somebody captures. */
-    if (ov_pin_release(&arena->store->pins, pin, atomic_load(&ov_captures) == 0 && arena->frozen == CUDA_SUCCESS)) {
+    if (ov_pin_release(&arena->masters->pins, pin, atomic_load(&ov_captures) == 0 && arena->frozen == CUDA_SUCCESS)) {
         ov_ledger_give_host(arena->ledger, bytes);
     }
     if (largest) {
@@ -52,7 +52,7 @@ static void drop(struct ov_arena *arena, struct ov_pin *pin)
     }
 }
 
-void ov_store_detach(struct ov_arena *arena, uint32_t first, uint32_t pages)
+void ov_master_detach(struct ov_arena *arena, uint32_t first, uint32_t pages)
 {
     for (uint32_t p = first; p < first + pages; p++) {
         struct ov_pin *pin = arena->page[p].pin;
@@ -63,14 +63,14 @@ void ov_store_detach(struct ov_arena *arena, uint32_t first, uint32_t pages)
     }
 }
 
-void ov_store_reap(struct ov_engine *engine)
+void ov_masters_reap(struct ov_engine *engine)
 {
-    ov_ledger_give_host(&engine->ledger, ov_pins_reap(&engine->store.pins));
+    ov_ledger_give_host(&engine->ledger, ov_pins_reap(&engine->masters.pins));
 }
 
 /* ---- copies ---- */
 
-struct ov_piece ov_store_piece(const struct ov_arena *arena, uint32_t page, uint32_t limit)
+struct ov_piece ov_master_piece(const struct ov_arena *arena, uint32_t page, uint32_t limit)
 {
     const struct ov_page *first = &arena->page[page];
     struct ov_piece piece = {0, 0, false};
@@ -135,16 +135,16 @@ static CUresult fetch_pageable(struct ov_bounce *bounce, CUdeviceptr to, const c
     return result;
 }
 
-CUresult ov_store_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t first, uint32_t pages, CUstream stream)
+CUresult ov_master_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t first, uint32_t pages, CUstream stream)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t done = 0; done < pages && result == CUDA_SUCCESS;) {
-        struct ov_piece piece = ov_store_piece(&engine->arena, first + done, pages - done);
+        struct ov_piece piece = ov_master_piece(&engine->arena, first + done, pages - done);
         CUdeviceptr at = to + ((CUdeviceptr)done << OV_PAGE_SHIFT);
         if (piece.pages == 0) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        result = piece.pageable ? fetch_pageable(&engine->store.bounce, at, (const char *)(uintptr_t)piece.address,
+        result = piece.pageable ? fetch_pageable(&engine->masters.bounce, at, (const char *)(uintptr_t)piece.address,
                                                  piece.pages, stream)
                                 : ov_cu->cuMemcpyAsync(at, piece.address, (size_t)piece.pages << OV_PAGE_SHIFT, stream);
         done += piece.pages;
@@ -158,10 +158,10 @@ CUresult ov_store_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t first
 static CUresult evacuate_piece(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
     struct ov_arena *arena = &engine->arena;
-    const struct ov_piece from = ov_store_piece(arena, first, pages);
+    const struct ov_piece from = ov_master_piece(arena, first, pages);
     engine->ledger.host_aside_bytes = 0; /* this is what it is for */
     CUresult result = ov_make_masters(arena, first, pages);
-    engine->ledger.host_aside_bytes = engine->store.largest_bytes;
+    engine->ledger.host_aside_bytes = engine->masters.largest_bytes;
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -176,15 +176,15 @@ static CUresult evacuate_piece(struct ov_engine *engine, uint32_t first, uint32_
         ov_drop_mapped(arena, first, pages);
         return result;
     }
-    ov_store_detach(arena, first, pages);
+    ov_master_detach(arena, first, pages);
     return CUDA_SUCCESS;
 }
 
-CUresult ov_store_evacuate(struct ov_engine *engine, uint32_t first, uint32_t pages)
+CUresult ov_master_evacuate(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t p = first; p < first + pages && result == CUDA_SUCCESS;) {
-        struct ov_piece piece = ov_store_piece(&engine->arena, p, first + pages - p);
+        struct ov_piece piece = ov_master_piece(&engine->arena, p, first + pages - p);
         if (piece.pages == 0) {
             p++;
         } else {
@@ -197,18 +197,18 @@ CUresult ov_store_evacuate(struct ov_engine *engine, uint32_t first, uint32_t pa
 
 /* ---- the end ---- */
 
-size_t ov_store_close(struct ov_engine *engine)
+size_t ov_masters_close(struct ov_engine *engine)
 {
-    struct ov_store *store = &engine->store;
-    if (store->bounce.memory != NULL) {
-        (void)ov_cu->cuMemFreeHost(store->bounce.memory); /* its events go with the context */
+    struct ov_masters *masters = &engine->masters;
+    if (masters->bounce.memory != NULL) {
+        (void)ov_cu->cuMemFreeHost(masters->bounce.memory); /* its events go with the context */
     }
-    memset(&store->bounce, 0, sizeof store->bounce);
-    ov_share_leave(&store->share);
-    ov_store_reap(engine);
-    if (store->pins.count > 0) {
+    memset(&masters->bounce, 0, sizeof masters->bounce);
+    ov_share_leave(&masters->share);
+    ov_masters_reap(engine);
+    if (masters->pins.count > 0) {
         ov_log(OV_LOG_WARN, "device %d: %zu MiB of pinned host memory could not be released", engine->device,
-               store->pins.bytes >> 20);
+               masters->pins.bytes >> 20);
     }
-    return store->pins.count;
+    return masters->pins.count;
 }
