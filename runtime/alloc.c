@@ -15,7 +15,8 @@
 struct ov_other {
     uint64_t address;
     size_t bytes, device_bytes;
-    bool small; /* ours to ask for, the driver's to place; else foreign */
+    struct ov_handle *handle; /* of which it is a mapping, NULL: none that is known */
+    bool small;               /* ours to ask for, the driver's to place; else foreign */
     UT_hash_handle hh;
 };
 
@@ -29,7 +30,7 @@ struct ov_alloc *ov_alloc_of(struct ov_engine *engine, uint32_t page)
 
 /* ---- the table ---- */
 
-static struct ov_alloc *new_alloc(struct ov_engine *engine, uint32_t first, uint32_t pages, size_t bytes)
+struct ov_alloc *ov_alloc_new(struct ov_engine *engine, uint32_t first, uint32_t pages, size_t bytes)
 {
     struct ov_allocs *allocs = &engine->allocs;
     uint32_t index = allocs->first_free;
@@ -53,14 +54,15 @@ static struct ov_alloc *new_alloc(struct ov_engine *engine, uint32_t first, uint
     alloc->pages = pages;
     alloc->bytes = bytes;
     alloc->ordinal = ++allocs->last_ordinal;
-    alloc->dirty = true;
+    alloc->dirty = alloc->unseen = true;
+    alloc->held = pages;
     for (uint32_t p = first; p < first + pages; p++) {
         engine->arena.page[p].alloc = index;
     }
     return alloc;
 }
 
-static void drop_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
+void ov_alloc_drop(struct ov_engine *engine, struct ov_alloc *alloc)
 {
     struct ov_allocs *allocs = &engine->allocs;
     for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
@@ -71,42 +73,6 @@ static void drop_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
     memset(alloc, 0, sizeof *alloc);
     alloc->next_free = allocs->first_free;
     allocs->first_free = (uint32_t)(alloc - allocs->item) + 1;
-}
-
-static void add_edge(struct ov_alloc *alloc, uint64_t edge)
-{
-    uint32_t at = alloc->edge_count;
-    while (at > 0 && alloc->edge[at - 1] >= edge) {
-        if (alloc->edge[at - 1] == edge) {
-            return;
-        }
-        at--;
-    }
-    if (alloc->edge_count == alloc->edge_room) {
-        uint32_t room = alloc->edge_room ? alloc->edge_room * 2 : 8;
-        uint64_t *grown = realloc(alloc->edge, room * sizeof *grown);
-        if (grown == NULL) {
-            return; /* an edge less: runs are longer than need be */
-        }
-        alloc->edge = grown;
-        alloc->edge_room = room;
-    }
-    memmove(&alloc->edge[at + 1], &alloc->edge[at], (alloc->edge_count++ - at) * sizeof *alloc->edge);
-    alloc->edge[at] = edge;
-}
-
-void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes)
-{
-    struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, address));
-    if (alloc == NULL) {
-        return;
-    }
-    uint64_t offset = address - ov_page_address(&engine->arena, alloc->first);
-    if (alloc->edge_count < 65536) { /* a buffer that is filled by ever other pieces holds no weights */
-        add_edge(alloc, offset * 2 + 1);
-        add_edge(alloc, (offset + bytes) * 2);
-    }
-    alloc->dirty = true;
 }
 
 /* ---- small and foreign ---- */
@@ -172,12 +138,18 @@ static void settle_other(struct ov_engine *engine, struct ov_other *other)
     } else {
         ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, other->device_bytes);
     }
-    engine->ledger.program_bytes -= other->bytes;
+    engine->ledger.program_bytes -= other->small ? other->bytes : other->device_bytes;
     pthread_mutex_unlock(&engine->lock);
+    if (other->handle != NULL) {
+        engine = other->handle->engine;
+        pthread_mutex_lock(&engine->lock);
+        ov_handle_unmapped(other->handle);
+        pthread_mutex_unlock(&engine->lock);
+    }
     free(other);
 }
 
-static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
+static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, struct ov_handle *handle)
 {
     struct ov_engine *engine = ov_engine_here();
     struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
@@ -187,11 +159,12 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
     other->address = address;
     other->bytes = bytes;
     other->device_bytes = device_bytes;
+    other->handle = handle;
     settle_other(engine, take_other(engine, address));
     pthread_mutex_lock(&engine->lock);
     HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
     ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, device_bytes);
-    engine->ledger.program_bytes += bytes;
+    engine->ledger.program_bytes += device_bytes; /* what is mapped, or a graph's, costs nothing by itself */
     bool over = device_bytes > 0 && ov_ledger_held(&engine->ledger) > engine->ledger.budget_bytes;
     engine->replan_soon = engine->replan_soon || (over && atomic_load(&engine->planned));
     pthread_mutex_unlock(&engine->lock);
@@ -199,7 +172,7 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes)
 
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
 {
-    add_foreign(address, bytes, bytes_on_device);
+    add_foreign(address, bytes, bytes_on_device, NULL);
 }
 
 void ov_foreign_removed(CUdeviceptr address)
@@ -212,19 +185,14 @@ void ov_foreign_removed(CUdeviceptr address)
     }
 }
 
-/* Handles are kept apart from addresses by a bit that no user address has. */
-#define HANDLE_KEY(handle) ((uint64_t)(handle) | (uint64_t)1 << 63)
-
-void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
+void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle id)
 {
-    if (prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        add_foreign(HANDLE_KEY(handle), bytes, bytes);
+    struct ov_handle *handle = ov_engine_here() != NULL ? ov_handle_lock(id) : NULL;
+    if (handle != NULL) {
+        handle->mappings++;
+        pthread_mutex_unlock(&handle->engine->lock);
     }
-}
-
-void ov_handle_removed(CUmemGenericAllocationHandle handle)
-{
-    ov_foreign_removed(HANDLE_KEY(handle));
+    add_foreign(address, bytes, 0, handle);
 }
 
 /* A mapping of the program's own may have no access yet, or none for this device. */
@@ -242,8 +210,7 @@ void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdevi
     struct ov_other *other, *next;
     HASH_ITER(hh, engine->allocs.other, other, next)
     {
-        if (other->address >> 63 == 0 &&
-            (other->small || other->device_bytes > 0 || readable(engine, other->address))) {
+        if (other->small || other->device_bytes > 0 || readable(engine, other->address)) {
             each(context, other->address, other->bytes);
         }
     }
@@ -271,65 +238,103 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
     return result;
 }
 
-/* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it.
- */
-static void make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
+/* What was freed in stream order goes first: what is done at once, the rest when the device is. */
+static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
+{
+    if (atomic_load(&engine->pools.idle_count) == 0) {
+        return false;
+    }
+    bool entered = ov_context_enter(engine);
+    pthread_mutex_lock(&engine->lock);
+    ov_idle_drop(engine, 0, false);
+    bool fits = bytes <= ov_ledger_left(&engine->ledger);
+    pthread_mutex_unlock(&engine->lock);
+    ov_context_leave(entered);
+    return fits;
+}
+
+void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     bool planned = atomic_load(&engine->planned);
-    if (bytes <= ov_ledger_left(&engine->ledger) || !(planned || at_any_cost) || atomic_load(&ov_captures) != 0) {
+    if (bytes <= ov_ledger_left(&engine->ledger) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
+        !(planned || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
         return;
     }
     struct ov_exclusive section;
-    if (ov_exclusive_begin(engine, &section) == CUDA_SUCCESS) {
-        if (planned) {
+    (void)ov_exclusive_begin(engine, &section);
+    if (section.idle) {
+        ov_idle_drop(engine, 0, true);
+        bool fits = bytes <= ov_ledger_left(&engine->ledger);
+        if (planned && !fits) {
             /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for
              * each step. What of it stays unused comes back after some quiet points. */
             uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
             (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
-            engine->replan_soon = true;
+            engine->slack = true;
             engine->quiet_points = 0;
             engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
         }
-        if (at_any_cost && ov_ring_open(engine) == CUDA_SUCCESS) {
+        if (at_any_cost && !fits && ov_ring_open(engine) == CUDA_SUCCESS) {
             ov_demote_some(engine, pages);
         }
     }
     ov_exclusive_end(engine, &section);
 }
 
-static CUresult alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+static void note_growth(struct ov_engine *engine, uint32_t pages, bool on_host)
 {
-    uint32_t pages = ov_pages(bytes);
-    make_room(engine, pages, false);
-    bool entered = ov_context_enter(engine);
-    pthread_mutex_lock(&engine->lock);
-    uint32_t first = ov_arena_take(&engine->arena, pages);
-    CUresult result = first != UINT32_MAX ? back(engine, first, pages) : CUDA_ERROR_OUT_OF_MEMORY;
-    bool on_host = result == CUDA_SUCCESS && engine->arena.page[first].backing == OV_HOST;
-    if (result == CUDA_SUCCESS && new_alloc(engine, first, pages, bytes) == NULL) {
-        (void)ov_unback(&engine->arena, first, pages);
-        ov_drop_masters(&engine->arena, first, pages);
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (atomic_load(&engine->planned)) {
+        engine->replan_soon = engine->replan_soon || on_host;
+        engine->grown = engine->grown || pages > engine->largest_pages;
+        engine->largest_pages = pages > engine->largest_pages ? pages : engine->largest_pages;
     }
-    if (result == CUDA_SUCCESS) {
-        engine->ledger.program_bytes += bytes;
-        *out = ov_page_address(&engine->arena, first);
-        engine->replan_soon = engine->replan_soon || (on_host && atomic_load(&engine->planned));
-        engine->over_budget = engine->over_budget || on_host;
-        if (on_host && engine->armed) {
-            ov_engine_learn(engine);
-        }
-    } else if (first != UINT32_MAX) {
-        ov_arena_give(&engine->arena, first, pages);
+}
+
+void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host)
+{
+    engine->ledger.program_bytes += bytes;
+    note_growth(engine, ov_pages(bytes), on_host);
+    engine->over_budget = engine->over_budget || on_host;
+    if (on_host && engine->armed) {
+        ov_engine_learn(engine);
     }
-    pthread_mutex_unlock(&engine->lock);
-    ov_context_leave(entered);
+}
+
+void ov_alloc_grew(struct ov_engine *engine, bool on_host)
+{
     if (on_host && !engine->armed) {
         ov_engine_arm(engine, "the budget is used up");
     } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
                ov_ledger_left(&engine->ledger) < engine->ledger.budget_bytes / 2) {
         ov_engine_arm(engine, "half of the budget is used");
+    }
+}
+
+CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+{
+    uint32_t pages = ov_pages(bytes);
+    ov_make_room(engine, pages, false);
+    bool entered = ov_context_enter(engine);
+    pthread_mutex_lock(&engine->lock);
+    uint32_t first = ov_arena_take(&engine->arena, pages);
+    CUresult result = first != UINT32_MAX ? back(engine, first, pages) : CUDA_ERROR_OUT_OF_MEMORY;
+    bool on_host = result == CUDA_SUCCESS && engine->arena.page[first].backing == OV_HOST;
+    if (result == CUDA_SUCCESS && ov_alloc_new(engine, first, pages, bytes) == NULL) {
+        (void)ov_unback(&engine->arena, first, pages);
+        ov_drop_masters(&engine->arena, first, pages);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        *out = ov_page_address(&engine->arena, first);
+        ov_alloc_grown(engine, bytes, on_host);
+    } else if (first != UINT32_MAX) {
+        ov_arena_give(&engine->arena, first, pages);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    ov_context_leave(entered);
+    if (result == CUDA_SUCCESS) {
+        ov_alloc_grew(engine, on_host);
     }
     return result;
 }
@@ -343,21 +348,22 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
     if (bytes < OV_ARENA_LEAST) {
         bool fits = reserve_small(engine, bytes, false);
         if (!fits && engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO) {
-            make_room(engine, 2, true); /* small ones are what kernels write to, mostly */
+            ov_make_room(engine, 2, true); /* small ones are what kernels write to, mostly */
         }
         if (fits || reserve_small(engine, bytes, !engine->arena.host_capable)) {
             return alloc_small(engine, out, bytes);
         }
     }
-    return alloc_pages(engine, out, bytes);
+    return ov_alloc_pages(engine, out, bytes);
 }
 
 CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes)
 {
     const size_t align = 512; /* what the driver uses */
     size_t row = (width_bytes + align - 1) & ~(align - 1);
-    if (out == NULL || pitch == NULL || height == 0 || row == 0 || row * height < OV_ARENA_LEAST ||
-        ov_engine_here() == NULL) {
+    bool plain = out != NULL && pitch != NULL && width_bytes > 0 && row >= width_bytes && height > 0 &&
+                 height <= SIZE_MAX / 2 / row && (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
+    if (!plain || ov_engine_here() == NULL) {
         return ov_cu->cuMemAllocPitch_v2(out, pitch, width_bytes, height, element_bytes);
     }
     CUresult result = ov_mem_alloc(out, row * height);
@@ -365,6 +371,24 @@ CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
         *pitch = row;
     }
     return result;
+}
+
+bool ov_alloc_is_at(const struct ov_engine *engine, const struct ov_alloc *alloc, CUdeviceptr address)
+{
+    return address == ov_page_address(&engine->arena, alloc->first) && !alloc->doomed && !alloc->reserved &&
+           !alloc->idle;
+}
+
+void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc)
+{
+    ov_learn_forget(engine, alloc->first, alloc->pages);
+    for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
+        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+    }
+    alloc->ordinal = ++engine->allocs.last_ordinal;
+    alloc->edge_count = 0;
+    alloc->visits = 0;
+    alloc->dirty = alloc->unseen = false;
 }
 
 /* In an exclusive section without captures. */
@@ -388,7 +412,8 @@ static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc)
     ov_learn_forget(engine, first, pages);
     engine->ledger.program_bytes -= alloc->bytes;
     engine->allocs.doomed -= alloc->doomed;
-    drop_alloc(engine, alloc);
+    ov_pool_released(engine, alloc);
+    ov_alloc_drop(engine, alloc);
     if (result == CUDA_SUCCESS) {
         ov_arena_give(&engine->arena, first, pages);
     }
@@ -411,11 +436,10 @@ static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address)
     CUresult result = ov_exclusive_begin(engine, &section);
     uint32_t page = ov_arena_page(&engine->arena, address);
     struct ov_alloc *alloc = ov_alloc_of(engine, page);
-    if (result == CUDA_SUCCESS &&
-        (alloc == NULL || address != ov_page_address(&engine->arena, alloc->first) || alloc->doomed)) {
+    if (result == CUDA_SUCCESS && (alloc == NULL || !ov_alloc_is_at(engine, alloc, address))) {
         result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (result == CUDA_SUCCESS && atomic_load(&ov_captures) != 0) {
+    if (result == CUDA_SUCCESS && !section.idle) {
         alloc->doomed = true; /* the device cannot be waited for while somebody captures */
         engine->allocs.doomed++;
     } else if (result == CUDA_SUCCESS) {
@@ -445,17 +469,6 @@ CUresult ov_mem_free(CUdeviceptr address)
     return result;
 }
 
-bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
-{
-    (void)stream; /* freeing waits for the whole device, which is more than the order of the stream asks for */
-    struct ov_engine *engine = ov_engine_of(address);
-    if (engine == NULL) {
-        return false;
-    }
-    *result = free_pages(engine, address);
-    return true;
-}
-
 void ov_allocs_drop(struct ov_engine *engine)
 {
     struct ov_allocs *allocs = &engine->allocs;
@@ -465,7 +478,7 @@ void ov_allocs_drop(struct ov_engine *engine)
             (void)ov_unback(&engine->arena, alloc->first, alloc->pages);
             ov_drop_masters(&engine->arena, alloc->first, alloc->pages);
             ov_arena_give(&engine->arena, alloc->first, alloc->pages);
-            drop_alloc(engine, alloc);
+            ov_alloc_drop(engine, alloc);
         }
     }
     struct ov_other *other, *next;
@@ -476,4 +489,6 @@ void ov_allocs_drop(struct ov_engine *engine)
     }
     free(allocs->item);
     memset(allocs, 0, sizeof *allocs);
+    ov_vmm_drop(engine);
+    ov_pools_drop(engine);
 }

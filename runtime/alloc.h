@@ -23,13 +23,19 @@
 
 struct ov_alloc {
     uint32_t first, pages;
-    size_t bytes;     /* as requested */
-    uint32_t ordinal; /* never reused; 0: the entry is free */
-    uint64_t anchor;  /* the first address touched in discovery, ... */
-    uint32_t visits;  /* ... and how often it was, after another address had been */
-    bool doomed;      /* freed by the program during a capture: goes in the next exclusive section without one */
-    bool dirty;       /* may have changed since its pages were hashed */
-    uint64_t *edge;   /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
+    size_t bytes;                   /* as requested */
+    uint32_t ordinal;               /* never reused; 0: the entry is free */
+    uint64_t anchor;                /* the first address touched in discovery, ... */
+    uint32_t visits;                /* ... and how often it was, after another address had been */
+    uint32_t anchored, anchor_wait; /* launch that touched it last; launches to wait for it until another is tried */
+    bool doomed;       /* freed by the program during a capture: goes in the next exclusive section without one */
+    bool dirty;        /* may have changed since its pages were hashed */
+    bool unseen;       /* has pages that were never hashed */
+    bool reserved;     /* the program's own reservation: pages come and go (vmm.h) */
+    bool idle;         /* freed in stream order, kept for the next (pool.h) */
+    CUmemoryPool pool; /* that it was taken from, NULL: none */
+    uint32_t held;     /* pages that something stands behind */
+    uint64_t *edge;    /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
     uint32_t edge_count, edge_room;
     uint32_t next_free;
 };
@@ -48,8 +54,27 @@ struct ov_engine;
 
 /* The allocation that holds the page, NULL if none. */
 struct ov_alloc *ov_alloc_of(struct ov_engine *engine, uint32_t page);
+/* An entry for pages of the arena; NULL: no host memory. Its pages are the caller's business. */
+struct ov_alloc *ov_alloc_new(struct ov_engine *engine, uint32_t first, uint32_t pages, size_t bytes);
+void ov_alloc_drop(struct ov_engine *engine, struct ov_alloc *alloc);
+/* Whether the program may free it by that address. */
+bool ov_alloc_is_at(const struct ov_engine *engine, const struct ov_alloc *alloc, CUdeviceptr address);
+/* Its contents are past: it becomes another allocation in the same place. No unit is in it. */
+void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc);
+/* cuMemAlloc of whole pages. Takes locks. */
+CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
+/* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it.
+ * Without the lock. */
+void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost);
+/* The program got `bytes` more, some of them in host memory: grown under the lock, grew after it. */
+void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host);
+void ov_alloc_grew(struct ov_engine *engine, bool on_host);
 /* Notes that a copy covered [address, address + bytes) of an allocation. */
 void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes);
+/* Forgets the edges in pages that the program has unmapped. */
+void ov_alloc_forget_edges(struct ov_alloc *alloc, uint32_t first, uint32_t pages);
+/* The program has mapped a handle at addresses of the driver's. Takes locks. */
+void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle id);
 /* Calls each() for every allocation outside the arena that holds device memory of a known extent. */
 void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
                     void *context);

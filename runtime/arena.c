@@ -8,8 +8,8 @@
 
 #include "engine.h"
 #include "log.h"
-#include "populate.h"
 #include "masters.h"
+#include "populate.h"
 
 /* 32 MiB: from here on a larger handle is hardly faster to make and map, and costs more to take apart. */
 #define CHUNK_PAGES 16u
@@ -32,10 +32,10 @@ bool ov_arena_reserve(int devices)
     for (unsigned shift = 42; shift >= LEAST_SLICE_SHIFT; shift--) {
         size_t bytes = (size_t)1 << (shift + spread);
         CUdeviceptr arena = 0, mirror = 0;
-        if (ov_cu->cuMemAddressReserve(&arena, bytes, (size_t)1 << 32, 0, 0) != CUDA_SUCCESS) {
+        if (ov_cu->cuMemAddressReserve(&arena, bytes, OV_ARENA_ALIGN, 0, 0) != CUDA_SUCCESS) {
             continue;
         }
-        if (ov_cu->cuMemAddressReserve(&mirror, bytes, (size_t)1 << 32, 0, 0) != CUDA_SUCCESS) {
+        if (ov_cu->cuMemAddressReserve(&mirror, bytes, OV_ARENA_ALIGN, 0, 0) != CUDA_SUCCESS) {
             (void)ov_cu->cuMemAddressFree(arena, bytes);
             continue;
         }
@@ -68,7 +68,7 @@ static CUmemAllocationProp host_prop(const struct ov_arena *arena)
     return prop;
 }
 
-static CUresult set_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags)
+CUresult ov_arena_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags)
 {
     CUmemAccessDesc access[OV_DEVICES];
     size_t count = 0;
@@ -137,68 +137,10 @@ CUresult ov_arena_open(struct ov_arena *arena, CUdevice device, int slice, struc
     return result;
 }
 
-/* ---- addresses ---- */
-
-uint32_t ov_arena_take(struct ov_arena *arena, uint32_t pages)
-{
-    for (size_t i = 0; i < arena->hole_count; i++) {
-        struct ov_extent *hole = &arena->hole[i];
-        if (hole->pages >= pages) {
-            uint32_t first = hole->first;
-            hole->first += pages;
-            hole->pages -= pages;
-            if (hole->pages == 0) {
-                memmove(hole, hole + 1, (--arena->hole_count - i) * sizeof *hole);
-            }
-            return first;
-        }
-    }
-    if (pages > arena->page_count - arena->high_page) {
-        return UINT32_MAX;
-    }
-    uint32_t first = arena->high_page;
-    arena->high_page += pages;
-    return first;
-}
-
-void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages)
-{
-    size_t at = 0;
-    while (at < arena->hole_count && arena->hole[at].first < first) {
-        at++;
-    }
-    struct ov_extent *before = at > 0 ? &arena->hole[at - 1] : NULL;
-    struct ov_extent *after = at < arena->hole_count ? &arena->hole[at] : NULL;
-    bool joins_before = before != NULL && before->first + before->pages == first;
-    bool joins_after = after != NULL && first + pages == after->first;
-    if (joins_before && joins_after) {
-        before->pages += pages + after->pages;
-        memmove(after, after + 1, (--arena->hole_count - at) * sizeof *after);
-    } else if (joins_before) {
-        before->pages += pages;
-    } else if (joins_after) {
-        after->first = first;
-        after->pages += pages;
-    } else {
-        if (arena->hole_count == arena->hole_room) {
-            size_t room = arena->hole_room ? arena->hole_room * 2 : 64;
-            struct ov_extent *hole = realloc(arena->hole, room * sizeof *hole);
-            if (hole == NULL) {
-                return; /* these addresses are not used again: there are plenty */
-            }
-            arena->hole = hole;
-            arena->hole_room = room;
-        }
-        memmove(&arena->hole[at + 1], &arena->hole[at], (arena->hole_count++ - at) * sizeof *arena->hole);
-        arena->hole[at] = (struct ov_extent){first, pages};
-    }
-}
-
 /* ---- backing ---- */
 
-/* A handle of device memory that the ledger has granted. */
-static CUresult create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
-                              CUmemGenericAllocationHandle *handle)
+CUresult ov_create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
+                          CUmemGenericAllocationHandle *handle)
 {
     if (!ov_ledger_take(arena->ledger, purpose, bytes)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -215,7 +157,7 @@ static CUresult map_chunk(struct ov_arena *arena, uint32_t first, uint32_t pages
 {
     CUmemGenericAllocationHandle handle;
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
-    CUresult result = create_device(arena, OV_FOR_PAGES, bytes, &handle);
+    CUresult result = ov_create_device(arena, OV_FOR_PAGES, bytes, &handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -244,8 +186,8 @@ CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages)
         done += result == CUDA_SUCCESS ? chunk : 0;
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT,
-                            CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        result = ov_arena_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT,
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     if (result != CUDA_SUCCESS && done > 0) {
         (void)ov_unback(arena, first, done);
@@ -254,6 +196,19 @@ CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages)
 }
 
 /* ---- mapped masters ---- */
+
+CUresult ov_create_host(struct ov_arena *arena, CUmemGenericAllocationHandle *handle)
+{
+    if (!ov_ledger_take_host(arena->ledger, OV_PAGE_BYTES)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUmemAllocationProp prop = host_prop(arena);
+    CUresult result = ov_cu->cuMemCreate(handle, OV_PAGE_BYTES, &prop, 0);
+    if (result != CUDA_SUCCESS) {
+        ov_ledger_give_host(arena->ledger, OV_PAGE_BYTES);
+    }
+    return result;
+}
 
 /* Handles of host memory, one a page, made by several threads: one alone makes 2.2 GB/s, several up to 4. */
 struct making {
@@ -342,7 +297,7 @@ static CUresult make_stretch(struct ov_arena *arena, uint32_t first, uint32_t pa
         }
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(arena, ov_mirror_address(arena, first), bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        result = ov_arena_access(arena, ov_mirror_address(arena, first), bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     if (result != CUDA_SUCCESS) {
         if (making.handle != NULL) {
@@ -426,7 +381,7 @@ static CUresult map_each(struct ov_arena *arena, uint32_t first, uint32_t pages,
         done++;
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT, flags);
+        result = ov_arena_access(arena, ov_page_address(arena, first), (size_t)pages << OV_PAGE_SHIFT, flags);
     }
     if (result != CUDA_SUCCESS && done > 0) {
         (void)ov_unback(arena, first, done);
@@ -467,6 +422,11 @@ void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pa
     *pages = end - begin;
 }
 
+static bool is_ours(const struct ov_page *page)
+{
+    return page->backing != OV_NONE && page->backing != OV_FIXED;
+}
+
 CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages)
 {
     if (arena->frozen != CUDA_SUCCESS) {
@@ -474,12 +434,12 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages)
     }
     uint32_t p = first;
     while (p < first + pages) {
-        if (arena->page[p].backing == OV_NONE) {
+        if (!is_ours(&arena->page[p])) {
             p++;
             continue;
         }
         uint32_t begin = p; /* of a stretch without gaps: one call takes several mappings */
-        while (p < first + pages && arena->page[p].backing != OV_NONE) {
+        while (p < first + pages && is_ours(&arena->page[p])) {
             p++;
         }
         CUresult result = ov_cu->cuMemUnmap(ov_page_address(arena, begin), (size_t)(p - begin) << OV_PAGE_SHIFT);
@@ -515,10 +475,10 @@ CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer)
     for (uint32_t p = 0; p < arena->high_page && result == CUDA_SUCCESS; p++) {
         const struct ov_page *page = &arena->page[p];
         uint32_t pages = page->backing == OV_DEVICE ? page->chunk_pages : 1;
-        if (page->backing != OV_NONE) {
-            result = set_access(arena, ov_page_address(arena, p), (size_t)pages << OV_PAGE_SHIFT,
-                                page->backing == OV_RING ? CU_MEM_ACCESS_FLAGS_PROT_READ
-                                                         : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        if (is_ours(page)) {
+            result = ov_arena_access(arena, ov_page_address(arena, p), (size_t)pages << OV_PAGE_SHIFT,
+                                     page->backing == OV_RING ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                              : CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         }
         p += pages - 1;
     }
@@ -531,7 +491,7 @@ CUresult ov_make_handles(struct ov_arena *arena, enum ov_purpose purpose, uint32
                          CUmemGenericAllocationHandle *handle)
 {
     for (uint32_t i = 0; i < pages; i++) {
-        CUresult result = create_device(arena, purpose, OV_PAGE_BYTES, &handle[i]);
+        CUresult result = ov_create_device(arena, purpose, OV_PAGE_BYTES, &handle[i]);
         if (result != CUDA_SUCCESS) {
             ov_release_handles(arena, purpose, i, handle);
             return result;
@@ -559,7 +519,7 @@ CUresult ov_map_handles(const struct ov_arena *arena, CUdeviceptr address, uint3
         done += result == CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS) {
-        result = set_access(arena, address, (size_t)pages << OV_PAGE_SHIFT, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        result = ov_arena_access(arena, address, (size_t)pages << OV_PAGE_SHIFT, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     }
     if (result != CUDA_SUCCESS && done > 0) {
         (void)ov_cu->cuMemUnmap(address, (size_t)done << OV_PAGE_SHIFT);

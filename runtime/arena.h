@@ -11,6 +11,7 @@
  *   OV_DEVICE   device memory; several pages may share one handle (a chunk), since fewer handles load faster
  *   OV_HOST     its host master, read and written in place over the link
  *   OV_RING     a page of the ring, which other units use too: read-only; the host master holds the truth
+ *   OV_FIXED    memory that the program mapped there itself and that is not ours to move (vmm.h)
  * Host masters are handles of one page each, so that any page can change its tier alone.
  *
  * All functions but the address tests need the engine's lock and a current context of the device. Functions that take a
@@ -30,17 +31,19 @@
 #include "driver.h"
 #include "ledger.h"
 
-#define OV_PAGE_SHIFT 21
-#define OV_PAGE_BYTES ((size_t)1 << OV_PAGE_SHIFT)
-#define OV_DEVICES    16
+#define OV_PAGE_SHIFT  21
+#define OV_PAGE_BYTES  ((size_t)1 << OV_PAGE_SHIFT)
+#define OV_DEVICES     16
+#define OV_ARENA_ALIGN ((size_t)1 << 32) /* of every slice */
 
-enum ov_backing { OV_NONE, OV_DEVICE, OV_HOST, OV_RING };
+enum ov_backing { OV_NONE, OV_DEVICE, OV_HOST, OV_RING, OV_FIXED };
 
 struct ov_page {
     uint32_t alloc;                      /* 1 + index of the allocation that owns the page, 0: free */
     uint32_t chunk_first;                /* OV_DEVICE: first page of its chunk, ... */
     uint16_t chunk_pages;                /* ... and their number */
     uint8_t backing;                     /* enum ov_backing */
+    uint32_t mapping;                    /* 1 + index of the program's own mapping, 0: none (vmm.h) */
     CUmemGenericAllocationHandle device; /* of the chunk, kept at its first page */
     CUmemGenericAllocationHandle host;   /* the mapped master, 0: none */
     struct ov_pin *pin;                  /* what holds the pinned master (masters.h), NULL: none */
@@ -104,6 +107,11 @@ CUresult ov_arena_open(struct ov_arena *arena, CUdevice device, int slice, struc
 
 /* Addresses. take: first fit among holes, then fresh pages; UINT32_MAX when the slice is used up. */
 uint32_t ov_arena_take(struct ov_arena *arena, uint32_t pages);
+/* The same from a page whose number is a multiple of `align`, a power of two: its address is aligned likewise, up to
+ * OV_ARENA_ALIGN. */
+uint32_t ov_arena_take_aligned(struct ov_arena *arena, uint32_t pages, uint32_t align);
+/* Exactly these pages; false: some are in use. */
+bool ov_arena_take_at(struct ov_arena *arena, uint32_t first, uint32_t pages);
 void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages);
 
 /* Backing. back_*: pages must be OV_NONE. back_host keeps a master that is there, else makes a fresh one. */
@@ -121,6 +129,14 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages);
 void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pages);
 /* Gives another device access to everything mapped and to be mapped. */
 CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer);
+
+/* Handles that the ledger has granted, mapped nowhere yet; for those who map them themselves (store.h). Host ones are
+ * of one page. */
+CUresult ov_create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
+                          CUmemGenericAllocationHandle *handle);
+CUresult ov_create_host(struct ov_arena *arena, CUmemGenericAllocationHandle *handle);
+/* Lets the arena's devices use a row of whole mappings. */
+CUresult ov_arena_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags);
 
 /* Device memory of our own: handles of one page each, granted by the ledger; all or none. */
 CUresult ov_make_handles(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,

@@ -13,6 +13,13 @@
 
 /* ---- moving pages ---- */
 
+CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
+{
+    CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
+    CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
+    return result != CUDA_SUCCESS ? result : synced;
+}
+
 uint32_t ov_pages_written(const struct ov_engine *engine)
 {
     uint32_t pages = 0;
@@ -41,10 +48,16 @@ void ov_demote_some(struct ov_engine *engine, uint32_t pages)
     }
 }
 
+/* Whether the page has a master and nothing mapped at its address. */
+static bool is_afloat(const struct ov_page *page)
+{
+    return page->backing == OV_NONE && ov_page_has_master(page);
+}
+
 /* Whether the page has its bytes in the host and may go anywhere. */
 static bool in_host(const struct ov_page *page)
 {
-    return page->backing == OV_HOST || (page->backing == OV_NONE && ov_page_has_master(page));
+    return page->backing == OV_HOST || is_afloat(page);
 }
 
 static void move_wanted_in(struct ov_engine *engine, const uint8_t *want)
@@ -57,7 +70,8 @@ static void move_wanted_in(struct ov_engine *engine, const uint8_t *want)
         }
         uint32_t first = p;
         while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == OV_WANT_DEVICE &&
-               in_host(&arena->page[p]) && arena->page[p].alloc == arena->page[first].alloc) {
+               in_host(&arena->page[p]) && arena->page[p].alloc == arena->page[first].alloc &&
+               arena->page[p].mapping == arena->page[first].mapping) {
             p++;
         }
         (void)ov_move_to_device(engine, first, p - first);
@@ -69,13 +83,14 @@ static void settle_rest(struct ov_engine *engine)
 {
     struct ov_arena *arena = &engine->arena;
     for (uint32_t p = 0; p < arena->high_page;) {
-        if (arena->page[p].backing != OV_NONE || arena->page[p].alloc == 0) {
+        if (!is_afloat(&arena->page[p])) {
             p++;
             continue;
         }
         uint32_t first = p;
-        while (p < arena->high_page && p - first < BATCH_PAGES && arena->page[p].backing == OV_NONE &&
-               arena->page[p].alloc == arena->page[first].alloc) {
+        while (p < arena->high_page && p - first < BATCH_PAGES && is_afloat(&arena->page[p]) &&
+               arena->page[p].alloc == arena->page[first].alloc &&
+               arena->page[p].mapping == arena->page[first].mapping) {
             p++;
         }
         if (ov_move_home(engine, first, p - first) != CUDA_SUCCESS &&
@@ -114,7 +129,7 @@ static bool stays(const struct ov_engine *engine, const struct ov_run *run, cons
         return false;
     }
     const struct ov_unit *old = &ring->unit[at - 1];
-    return old->tier == OV_TIER_STREAMED && old->first == run->first && old->pages == run->pages &&
+    return old->tier == OV_TIER_STREAMED && !old->on_trial && old->first == run->first && old->pages == run->pages &&
            old->ring_page == place->ring_page && old->ring_page + old->pages <= ring_pages;
 }
 
@@ -166,7 +181,9 @@ static CUresult leave_ring(struct ov_engine *engine, const struct draft *draft)
     }
     for (; done < ring->unit_count && result == CUDA_SUCCESS; done++) {
         const struct ov_unit *unit = &ring->unit[done];
-        if (unit->tier == OV_TIER_STREAMED && !kept[done]) {
+        if (unit->tier == OV_TIER_STREAMED && unit->on_trial) {
+            result = ov_unit_revoke(engine, done, 0); /* one that could not be taken out before */
+        } else if (unit->tier == OV_TIER_STREAMED && !kept[done]) {
             result = ov_unback(arena, unit->first, unit->pages);
         }
     }
@@ -182,29 +199,13 @@ static CUresult leave_ring(struct ov_engine *engine, const struct draft *draft)
     return result;
 }
 
-/* Their events live on in the pool. */
-static void pool_events(struct ov_ring *ring, const struct ov_unit *old)
-{
-    CUevent event[3 + OV_READERS] = {old->started, old->ready, old->asked};
-    for (int r = 0; r < OV_READERS; r++) {
-        event[3 + r] = old->reader[r].event;
-    }
-    for (int e = 0; e < 3 + OV_READERS; e++) {
-        if (event[e] != NULL && ring->spare_count < ring->spare_room) {
-            ring->spare[ring->spare_count++] = event[e];
-        } else if (event[e] != NULL) {
-            (void)ov_cu->cuEventDestroy_v2(event[e]);
-        }
-    }
-}
-
 /* The draft's units take the place of the old ones. Nothing is in the ring as far as it knows; those that are kept are
  * loaded anew. */
 static void set_units(struct ov_engine *engine, struct draft *draft)
 {
     struct ov_ring *ring = &engine->ring;
     for (uint32_t i = 0; i < ring->unit_count; i++) {
-        pool_events(ring, &ring->unit[i]);
+        ov_ring_recycle(ring, &ring->unit[i]);
     }
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
         atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
@@ -470,6 +471,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         verify_masters(engine);
     }
     mark_cold(engine);
+    ov_reach_renew(engine);
     measure_link(engine);
     preload_trace(engine);
     engine->plans++;
@@ -525,6 +527,9 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
         made = ov_propose(engine, reserve_pages + spare_pages, want, &plan);
     }
     if (made) {
+        ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
+               engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,
+               2 * ov_pages_written(engine), 2 * reserve_pages, 2 * spare_pages);
         made = carry_out(engine, &plan, want);
         ov_plan_free(&plan);
     }
@@ -568,6 +573,9 @@ static CUresult take_out(struct ov_engine *engine, struct ov_unit *unit)
         return engine->arena.frozen;
     }
     CUresult result = ov_ring_settle(engine, unit);
+    if (result == CUDA_SUCCESS && unit->on_trial) {
+        result = ov_ring_write_back(engine, unit); /* the masters are true again, whatever fails from here on */
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }

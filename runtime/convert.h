@@ -19,6 +19,12 @@ struct ov_engine;
 /* Plans from engine->learn.runs with `reserve_pages` of the budget left free, and up to `spare_pages` more as long as
  * that sends no weight to host memory that could do without; and converts. False: nothing changed. */
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages);
+/* Copies whole pages on the side stream and waits for it. */
+CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages);
+/* Whether any unit covers one of the pages, whatever its tier (engine's lock); and taking those units out of the ring
+ * and of what the next plan is made of. */
+bool ov_units_at(const struct ov_engine *engine, uint32_t first, uint32_t pages);
+CUresult ov_units_leave(struct ov_engine *engine, uint32_t first, uint32_t pages);
 /* Pages of the arena that no unit covers and that stand on the device. */
 uint32_t ov_pages_written(const struct ov_engine *engine);
 /* Moves device memory to the host, last allocated first, until `pages` more fit the budget or nothing is left. */

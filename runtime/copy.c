@@ -22,13 +22,13 @@ static uint32_t unit_in(const struct ov_engine *engine, uint64_t from, uint64_t 
     uint64_t limit = ov_page_address(&engine->arena, engine->arena.high_page);
     to = to < limit ? to : limit;
     uint32_t first = from < limit ? ov_unit_at(&engine->arena, &engine->ring, from) : 0;
-    if (first != 0 && first != OV_UNIT_COLD) {
+    if (ov_is_unit(first)) {
         return first;
     }
     for (uint64_t at = from & ~(uint64_t)(OV_PAGE_BYTES - 1); at < to; at += OV_PAGE_BYTES) {
         uint32_t unit =
             atomic_load_explicit(&engine->arena.unit[ov_arena_page(&engine->arena, at)], memory_order_relaxed);
-        if (unit != 0 && unit != OV_UNIT_COLD && (unit & OV_UNIT_EDGE) == 0) {
+        if (ov_is_unit(unit)) {
             return unit;
         }
     }
@@ -85,7 +85,7 @@ static void search_row(struct ov_copy *copy, const char *row, size_t bytes)
             continue;
         }
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, word);
-        if (unit != 0 && unit != OV_UNIT_COLD) {
+        if (ov_is_unit(unit)) {
             CUresult result = take_out(engine, word, word + 1, OV_MARK_HIDDEN);
             copy->refused = copy->refused != CUDA_SUCCESS ? copy->refused : result;
         }

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "convert.h"
 #include "gate.h"
@@ -250,31 +251,52 @@ void ov_note_foreign(struct ov_engine *engine, CUcontext context)
     pthread_mutex_unlock(&engine->lock);
 }
 
-CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section)
+static uint64_t now_ns(void)
 {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *section, const char *by)
+{
+    section->by = by;
+    section->begin_ns = now_ns();
     section->gate_depth = ov_gate_step_out();
     ov_gate_close();
     section->entered = ov_context_enter(engine);
     section->result = CUDA_SUCCESS;
-    if (atomic_load(&ov_captures) == 0) {
+    /* Captures begin inside the gate, but may end at any time: this is the only look at their number. */
+    bool captures = atomic_load(&ov_captures) != 0;
+    if (!captures) {
         section->result = wait_for_device(engine);
     }
+    section->waited_ns = now_ns() - section->begin_ns;
+    section->idle = !captures && section->result == CUDA_SUCCESS;
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
     section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     pthread_mutex_lock(&engine->lock);
     engine->arena.frozen = section->result;
-    if (engine->allocs.doomed > 0 && section->result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0) {
+    if (engine->allocs.doomed > 0 && section->idle) {
         ov_allocs_reap(engine);
     }
-    if (engine->masters.pins.dropped > 0 && section->result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0) {
+    if (engine->masters.pins.dropped > 0 && section->idle) {
         ov_masters_reap(engine);
     }
     return section->result;
 }
 
+/* Sections that a user may notice are told. */
+#define NOTICEABLE_NS 2000000u
+
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section)
 {
+    uint64_t worked_ns = now_ns() - section->begin_ns - section->waited_ns;
+    if (worked_ns > NOTICEABLE_NS) {
+        ov_log(OV_LOG_DEBUG, "device %d: %s held everything up for %.1f ms after %.1f ms of waiting for the device",
+               engine->device, section->by, (double)worked_ns * 1e-6, (double)section->waited_ns * 1e-6);
+    }
     engine->arena.frozen = CUDA_SUCCESS;
     pthread_mutex_unlock(&engine->lock);
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
@@ -307,6 +329,7 @@ void ov_engine_close(struct ov_engine *engine)
         return;
     }
     ov_ring_close(engine);
+    ov_reach_close(engine);
     ov_inspect_close(engine);
     ov_allocs_drop(engine);
     (void)ov_masters_close(engine);

@@ -32,7 +32,10 @@
 #include "ledger.h"
 #include "masters.h"
 #include "options.h"
+#include "pool.h"
+#include "reach.h"
 #include "ring.h"
+#include "vmm.h"
 
 #define OV_FOREIGN_CONTEXTS 8
 
@@ -46,10 +49,13 @@ struct ov_engine {
     struct ov_ledger ledger;
     struct ov_arena arena;
     struct ov_allocs allocs;
+    struct ov_vmm vmm;
+    struct ov_pools pools;
     struct ov_learn learn;
     struct ov_inspect inspect;
     struct ov_ring ring;       /* units and their places */
     struct ov_masters masters; /* pinned host memory */
+    struct ov_reach reach;
     bool armed;
     bool learning;
     _Atomic bool learning_now; /* the same, read without the lock in the launch path */
@@ -63,6 +69,9 @@ struct ov_engine {
     _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */
     bool replan_soon;                    /* memory or units changed: try at the next quiet point */
     uint64_t revoked_pages;              /* since the last plan */
+    bool slack;                          /* room was made for more than was asked for: it may come back */
+    uint32_t largest_pages;              /* asked for in one go since the first plan */
+    bool grown;                          /* that is new: room for another one was not made yet */
     bool over_budget;                    /* something had to go to the host: learning goes on until a plan is made */
     unsigned quiet_points, replan_wait;  /* since the last plan for changed memory, and how many there have to be */
     uint64_t looked_at_ns, look_took_ns; /* last work at a quiet point: when, how long */
@@ -98,13 +107,17 @@ void ov_context_leave(bool entered);
 struct ov_exclusive {
     int gate_depth;
     bool entered;
+    bool idle; /* the device was waited for, and stays idle: no capture is active, and none begins meanwhile */
     CUstreamCaptureMode mode;
     CUresult result;
+    const char *by;               /* who asked for it */
+    uint64_t begin_ns, waited_ns; /* when, and how long the device took to become idle */
 };
 /* Locks the engine, too. Not CUDA_SUCCESS: the device could not be waited for (a lost context, mostly). The section is
  * entered and has to be ended all the same, but backing is frozen: nothing can be taken out of the ring, and whoever
  * needs that gets the error. */
-CUresult ov_exclusive_begin(struct ov_engine *engine, struct ov_exclusive *section);
+CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *section, const char *by);
+#define ov_exclusive_begin(engine, section) ov_exclusive_begin_by(engine, section, __func__)
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section);
 
 /* A context that is not the engine's works with its memory. */

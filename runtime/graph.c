@@ -7,16 +7,27 @@
 
 #include "convert.h"
 #include "engine.h"
+#include "gate.h"
 #include "log.h"
 #include "runtime.h"
 #include "scan.h"
 
 #define CHILD_DEPTH 16
 
-void ov_capture_began(CUstream stream)
+/* Inside the gate: whoever works alone sees either no capture until it is done, or this one from its beginning. */
+void ov_capture_beginning(CUstream stream)
 {
     (void)stream;
-    atomic_fetch_add(&ov_captures, 1);
+    ov_gate_enter();
+}
+
+void ov_capture_began(CUstream stream, CUresult result)
+{
+    (void)stream;
+    if (result == CUDA_SUCCESS) {
+        atomic_fetch_add(&ov_captures, 1);
+    }
+    ov_gate_leave();
 }
 
 void ov_capture_ended(CUstream stream)
@@ -41,7 +52,7 @@ static CUresult pin(uint64_t from, uint64_t to)
     bool streamed = false;
     for (uint64_t at = from; at < to && engine->ring.streamed_count > 0; at = (at & ~(page - 1)) + page) {
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
-        streamed = streamed || (unit != 0 && unit != OV_UNIT_COLD);
+        streamed = streamed || ov_is_unit(unit);
     }
     pthread_mutex_unlock(&engine->lock);
     if (!streamed) {
@@ -51,7 +62,7 @@ static CUresult pin(uint64_t from, uint64_t to)
     CUresult result = ov_exclusive_begin(engine, &section);
     for (uint64_t at = from; at < to && result == CUDA_SUCCESS; at = (at & ~(page - 1)) + page) {
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
-        if (unit != 0 && unit != OV_UNIT_COLD) {
+        if (ov_is_unit(unit)) {
             result = ov_unit_revoke(engine, unit - 1, OV_MARK_GRAPH);
         }
     }
@@ -214,8 +225,17 @@ CUresult ov_graph_instantiating(CUgraph graph)
     return walk(graph, 0);
 }
 
+/* What it touches left the ring when it was instantiated. But its pages may be hashed, or be on their way to another
+ * tier: like any other work it starts before that or afterwards. */
 void ov_graph_launching(CUgraphExec exec, CUstream stream)
 {
     (void)exec;
-    (void)stream; /* what it touches left the ring when it was instantiated */
+    (void)stream;
+    ov_gate_enter();
+}
+
+void ov_graph_launched(CUgraphExec exec)
+{
+    (void)exec;
+    ov_gate_leave();
 }

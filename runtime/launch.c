@@ -31,10 +31,14 @@ struct verdict {
     uint32_t take_out[OV_TOUCHES], on_trial[OV_LAUNCH_UNITS];
     uint8_t mark[OV_TOUCHES];
     unsigned take_outs, trials;
+    bool unknown; /* a trial is about what the kernel does with the unit, not only about how far it writes */
 };
 
-static void take_out(struct verdict *verdict, uint32_t unit, enum ov_mark mark)
+static void take_out(struct verdict *verdict, uint32_t unit, unsigned mark)
 {
+    if (verdict->take_outs == OV_TOUCHES) {
+        return; /* the launch is looked at again when these are out */
+    }
     for (unsigned i = 0; i < verdict->take_outs; i++) {
         if (verdict->take_out[i] == unit) {
             return;
@@ -58,29 +62,6 @@ static void add_unit(struct ov_launch *launch, struct verdict *verdict, uint32_t
     }
 }
 
-static bool shares_allocation(const struct ov_engine *engine, uint32_t unit)
-{
-    const struct ov_ring *ring = &engine->ring;
-    const struct ov_page *page = engine->arena.page;
-    uint32_t alloc = page[ring->unit[unit].first].alloc;
-    return (unit > 0 && ring->unit[unit - 1].pages > 0 && page[ring->unit[unit - 1].first].alloc == alloc) ||
-           (unit + 1 < ring->unit_count && ring->unit[unit + 1].pages > 0 &&
-            page[ring->unit[unit + 1].first].alloc == alloc);
-}
-
-/* An unknown pair may use its address as the base of more than the unit it points into. */
-static void try_whole_allocation(struct ov_engine *engine, struct verdict *verdict, uint32_t unit)
-{
-    const struct ov_ring *ring = &engine->ring;
-    uint32_t alloc = engine->arena.page[ring->unit[unit].first].alloc;
-    for (uint32_t i = 0; i < ring->unit_count; i++) {
-        if (ring->unit[i].tier == OV_TIER_STREAMED && engine->arena.page[ring->unit[i].first].alloc == alloc &&
-            verdict->take_outs < OV_TOUCHES) {
-            take_out(verdict, i, OV_MARK_CROWDED);
-        }
-    }
-}
-
 static void try_unit(struct verdict *verdict, uint32_t unit)
 {
     for (unsigned i = 0; i < verdict->trials; i++) {
@@ -95,6 +76,39 @@ static void try_unit(struct verdict *verdict, uint32_t unit)
     }
 }
 
+/* Units from `first` on, to the end of the allocation or to `limit`: what an address in front of them, or in the first,
+ * may reach. As many as can be tried. (Units are in the order of their addresses.) */
+static void try_from(struct ov_engine *engine, const struct ov_launch *launch, struct verdict *verdict, uint32_t first,
+                     uint64_t limit)
+{
+    const struct ov_ring *ring = &engine->ring;
+    uint32_t alloc = engine->arena.page[ring->unit[first].first].alloc;
+    for (uint32_t i = first; i < ring->unit_count && verdict->trials < OV_LAUNCH_UNITS; i++) {
+        const struct ov_unit *unit = &ring->unit[i];
+        if (unit->pages > 0 && (engine->arena.page[unit->first].alloc != alloc || unit->begin >= limit)) {
+            return;
+        }
+        if (unit->pages == 0 || unit->tier != OV_TIER_STREAMED || ov_watch_tries(launch->watch, i)) {
+            continue;
+        }
+        if (unit->on_trial) {
+            take_out(verdict, i, 0); /* by another thread's launch: its judgement then is about both */
+        } else {
+            try_unit(verdict, i);
+        }
+    }
+}
+
+/* What is written from this address on may reach the units behind it. */
+static void try_behind(struct ov_engine *engine, const struct ov_launch *launch, struct verdict *verdict,
+                       uint64_t address)
+{
+    uint32_t next = ov_reach_next(engine, address);
+    if (next != UINT32_MAX) {
+        try_from(engine, launch, verdict, next, address + OV_REACH_BYTES);
+    }
+}
+
 /* Host memory that nobody was expected to touch is touched: it counts from now on. */
 static void warm_up(struct ov_engine *engine, uint32_t page)
 {
@@ -105,7 +119,7 @@ static void warm_up(struct ov_engine *engine, uint32_t page)
     alloc->visits++;
     for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
         uint32_t cold = OV_UNIT_COLD;
-        (void)atomic_compare_exchange_strong(&engine->arena.unit[p], &cold, 0);
+        (void)atomic_compare_exchange_strong(&engine->arena.unit[p], &cold, OV_UNIT_NEAR);
     }
     ov_engine_learn(engine);
 }
@@ -116,6 +130,12 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
 {
     launch->units = 0;
     verdict->take_outs = verdict->trials = 0;
+    verdict->unknown = false;
+    for (unsigned i = 0; launch->watch != NULL && i < launch->watch->units; i++) {
+        if (engine->ring.unit[launch->watch->unit[i]].on_trial) {
+            add_unit(launch, verdict, launch->watch->unit[i]); /* the launch may reach it, named or not */
+        }
+    }
     for (unsigned i = 0; i < touches->count; i++) {
         if (ov_engine_of(touches->item[i].address) != engine) {
             continue;
@@ -123,8 +143,13 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address);
         if (unit == OV_UNIT_COLD) {
             warm_up(engine, ov_arena_page(&engine->arena, touches->item[i].address));
+            unit = OV_UNIT_NEAR;
         }
-        if (unit == 0 || unit == OV_UNIT_COLD) {
+        if (unit == OV_UNIT_NEAR && !ov_watch_reads_only(launch->kernel, touches->item[i].slot) &&
+            !ov_reach_known(engine, launch->kernel, touches->item[i].address)) {
+            try_behind(engine, launch, verdict, touches->item[i].address);
+        }
+        if (!ov_is_unit(unit)) {
             continue;
         }
         unit--;
@@ -136,28 +161,29 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
             take_out(verdict, unit, OV_MARK_HIDDEN);
         } else if (state == OV_SLOT_WRITER) {
             take_out(verdict, unit, OV_MARK_WRITTEN);
-        } else if (state != OV_SLOT_READER) {
-            if (shares_allocation(engine, unit)) {
-                try_whole_allocation(engine, verdict, unit);
-            } else {
-                try_unit(verdict, unit);
-            }
+            try_behind(engine, launch, verdict, touches->item[i].address);
+        } else if (state != OV_SLOT_READER && !ov_watch_tries(launch->watch, unit)) {
+            /* It may use its address as the base of more than the unit it points into. */
+            verdict->unknown = true;
+            try_from(engine, launch, verdict, unit, UINT64_MAX);
         } else {
             add_unit(launch, verdict, unit);
         }
     }
 }
 
+/* Not while somebody captures: the device cannot be waited for. */
 static bool wants_watch(const struct ov_engine *engine, const struct ov_launch *launch)
 {
-    return engine->learning && engine->inspect.ready && launch->kernel != NULL && launch->watch == NULL &&
+    return engine->learning && engine->inspect.ready && atomic_load(&ov_captures) == 0 && launch->kernel != NULL &&
+           launch->watch == NULL &&
            atomic_load_explicit(&launch->kernel->watched, memory_order_relaxed) < OV_WATCH_LAUNCHES;
 }
 
 /* Takes out and tries what judge() said; looks at it again first, since others may have been faster. Not CUDA_SUCCESS:
  * a unit could not be taken out. */
 static CUresult leave_path(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches,
-                           bool foreign, bool capturing)
+                           bool foreign)
 {
     struct ov_exclusive section;
     struct verdict verdict;
@@ -168,10 +194,10 @@ static CUresult leave_path(struct ov_engine *engine, struct ov_launch *launch, c
         CUresult revoked = ov_unit_revoke(engine, verdict.take_out[i], verdict.mark[i]);
         result = result != CUDA_SUCCESS ? result : revoked;
     }
-    bool watch = (verdict.trials > 0 || wants_watch(engine, launch)) && !capturing && launch->watch == NULL;
-    if (watch) {
-        launch->watch = ov_watch_begin(engine, touches, verdict.on_trial, verdict.trials);
-        if (launch->kernel != NULL) {
+    bool outputs = verdict.unknown || wants_watch(engine, launch);
+    if ((verdict.trials > 0 || outputs) && section.idle && launch->watch == NULL) {
+        launch->watch = ov_watch_begin(engine, touches, verdict.on_trial, verdict.trials, outputs);
+        if (launch->kernel != NULL && outputs) {
             atomic_fetch_add(&launch->kernel->watched, 1);
         }
     } else {
@@ -194,11 +220,11 @@ static CUresult serve_other_engines(const struct ov_engine *engine, const struct
             continue;
         }
         uint32_t unit = ov_unit_at(&other->arena, &other->ring, touches->item[i].address);
-        if (unit != 0 && unit != OV_UNIT_COLD) {
+        if (ov_is_unit(unit)) {
             struct ov_exclusive section;
             (void)ov_exclusive_begin(other, &section);
             unit = ov_unit_at(&other->arena, &other->ring, touches->item[i].address);
-            if (unit != 0 && unit != OV_UNIT_COLD) {
+            if (ov_is_unit(unit)) {
                 CUresult revoked = ov_unit_revoke(other, unit - 1, OV_MARK_FOREIGN);
                 result = result != CUDA_SUCCESS ? result : revoked;
             }
@@ -248,7 +274,7 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         }
         if (verdict.take_outs > 0 || verdict.trials > 0 || wants_watch(engine, launch)) {
             pthread_mutex_unlock(&engine->lock);
-            CUresult left = leave_path(engine, launch, touches, foreign, capturing);
+            CUresult left = leave_path(engine, launch, touches, foreign);
             failed = left != CUDA_SUCCESS ? left : failed;
             failures += left != CUDA_SUCCESS;
             continue;
@@ -274,8 +300,10 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         if (acquired == OV_ACQUIRED) {
             return CUDA_SUCCESS;
         }
-        round--; /* busy: the other thread is between begin and end of its launch */
+        round--; /* busy: the other thread is between begin and end of its launch, and may have to close the gate */
+        int depth = ov_gate_step_out();
         sched_yield();
+        ov_gate_step_in(depth);
     }
     ov_log_once(OV_LOG_ERROR, "a launch was given up: its weights could not be brought to the device");
     launch->units = 0;

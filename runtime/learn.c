@@ -68,6 +68,31 @@ static void count_pointer(void *context, uint64_t word, uint32_t slot)
     }
 }
 
+/* Launches without the anchor after which another address is tried in its place; twice as many each time. Memory that
+ * holds many things (a pool that the program manages itself) may first be touched where it never is again. */
+#define ANCHOR_LAUNCHES 512u
+
+static void count_visit(const struct ov_learn *learn, struct ov_alloc *alloc, uint64_t address)
+{
+    if (alloc->visits == 0) {
+        alloc->anchor_wait = ANCHOR_LAUNCHES;
+    }
+    bool lost = alloc->visits > 0 && alloc->visits < learn->visits_wanted &&
+                learn->launches - alloc->anchored > alloc->anchor_wait;
+    if (lost && address != alloc->anchor) {
+        alloc->visits = 0;
+        alloc->anchor_wait = alloc->anchor_wait > UINT32_MAX / 2 ? UINT32_MAX : alloc->anchor_wait * 2;
+    }
+    if (alloc->visits == 0) {
+        alloc->anchor = address;
+    }
+    if (address == alloc->anchor && address != learn->last_address &&
+        ((size_t)alloc->pages << OV_PAGE_SHIFT) >= ov_opt.min_unit_bytes) {
+        alloc->visits++;
+        alloc->anchored = learn->launches;
+    }
+}
+
 void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches)
 {
     struct ov_learn *learn = &engine->learn;
@@ -83,13 +108,7 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
         if (alloc == NULL) {
             continue; /* stale */
         }
-        if (alloc->visits == 0) {
-            alloc->anchor = address;
-        }
-        if (address == alloc->anchor && address != learn->last_address &&
-            ((size_t)alloc->pages << OV_PAGE_SHIFT) >= ov_opt.min_unit_bytes) {
-            alloc->visits++;
-        }
+        count_visit(learn, alloc, address);
         learn->last_address = address;
         if (kernel == NULL || ov_slot(kernel, touches->item[i].slot) != OV_SLOT_READER) {
             alloc->dirty = true;
@@ -110,8 +129,8 @@ bool ov_learn_due(const struct ov_engine *engine)
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
         if (alloc->ordinal != 0 && alloc->visits > 0) {
-            used += alloc->pages;
-            often += alloc->visits >= engine->learn.visits_wanted ? alloc->pages : 0;
+            used += alloc->held;
+            often += alloc->visits >= engine->learn.visits_wanted ? alloc->held : 0;
         }
     }
     return used > 0 && often * 2 >= used;
@@ -123,6 +142,7 @@ static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov
     if (!memo->hashed || memcmp(&memo->hash, &digest->hash, sizeof memo->hash) != 0) {
         if (memo->hashed && !memo->copied) {
             memo->uploaded = 0; /* a kernel wrote here */
+            memo->written = true;
         }
         memo->hash = digest->hash;
         memo->hashed = true;
@@ -140,8 +160,8 @@ static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
     while (page < end && result == CUDA_SUCCESS) {
         uint32_t begin =
             page; /* of a stretch that is mapped and not in the ring: what is there is known to be unchanged */
-        while (page < end && page - begin < 128 && engine->arena.page[page].backing != OV_RING &&
-               engine->arena.page[page].backing != OV_NONE) {
+        while (page < end && page - begin < 128 &&
+               (engine->arena.page[page].backing == OV_DEVICE || engine->arena.page[page].backing == OV_HOST)) {
             page++;
         }
         if (page > begin) {
@@ -154,6 +174,7 @@ static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
         }
     }
     alloc->dirty = result != CUDA_SUCCESS;
+    alloc->unseen = alloc->unseen && result != CUDA_SUCCESS;
     return result;
 }
 

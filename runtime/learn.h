@@ -48,7 +48,8 @@ struct ov_memo {
     uint64_t since;    /* place in the log from which the hash was this; 0 if not hashed */
     uint32_t uploaded; /* bytes of the page that copies have filled, and no kernel is known to have changed since */
     bool hashed;
-    bool copied; /* a copy or fill has changed it since it was hashed */
+    bool copied;  /* a copy or fill has changed it since it was hashed */
+    bool written; /* a kernel has, since */
     uint8_t marks;
     uint8_t strikes; /* times it was taken out of the ring */
 };

@@ -152,6 +152,33 @@ CUresult ov_master_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t firs
     return result;
 }
 
+CUresult ov_master_store(struct ov_engine *engine, uint32_t first, uint32_t pages, CUdeviceptr from, CUstream stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t done = 0; done < pages && result == CUDA_SUCCESS;) {
+        struct ov_piece piece = ov_master_piece(&engine->arena, first + done, pages - done);
+        CUdeviceptr at = from + ((CUdeviceptr)done << OV_PAGE_SHIFT);
+        size_t bytes = (size_t)piece.pages << OV_PAGE_SHIFT;
+        if (piece.pages == 0) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        result = piece.pageable ? ov_cu->cuMemcpyDtoHAsync_v2((void *)(uintptr_t)piece.address, at, bytes, stream)
+                                : ov_cu->cuMemcpyAsync(piece.address, at, bytes, stream);
+        done += piece.pages;
+    }
+    return result;
+}
+
+bool ov_master_is_private(const struct ov_arena *arena, uint32_t first, uint32_t pages)
+{
+    for (uint32_t p = first; p < first + pages; p++) {
+        if (arena->page[p].pin != NULL && arena->page[p].pin->kind == OV_PIN_SHARED) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* ---- pinned masters become mapped ones ---- */
 
 /* [first, first + pages) lies in one pin. */

@@ -78,6 +78,10 @@ struct ov_piece {
 struct ov_piece ov_master_piece(const struct ov_arena *arena, uint32_t page, uint32_t limit);
 /* Enqueues copies of the masters of [first, first + pages) to `to`. */
 CUresult ov_master_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t first, uint32_t pages, CUstream stream);
+/* The other way: enqueues copies from `from` into the masters, which are private. */
+CUresult ov_master_store(struct ov_engine *engine, uint32_t first, uint32_t pages, CUdeviceptr from, CUstream stream);
+/* Whether no other process reads any of these masters. */
+bool ov_master_is_private(const struct ov_arena *arena, uint32_t first, uint32_t pages);
 /* Turns pinned masters of [first, first + pages) into mapped ones; waits. On failure every page has the master that it
  * had, or its new one. */
 CUresult ov_master_evacuate(struct ov_engine *engine, uint32_t first, uint32_t pages);

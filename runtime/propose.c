@@ -5,10 +5,17 @@
 
 #include "engine.h"
 
+/* The pause between two passes of a program that waits for each (PyTorch on an H200's host: about 1 ms). */
+#define BRIDGE_S 1.2e-3
+
 /* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last.
  */
-static bool is_cold(const struct ov_alloc *alloc)
+static bool is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, uint32_t page)
 {
+    const struct ov_memo *memo = &engine->learn.memo[page];
+    if (alloc->reserved) { /* holds everything, and room for more: only what changes is known to be in use */
+        return memo->hashed && !memo->written;
+    }
     return alloc->visits == 0 && alloc->edge_count > 0;
 }
 
@@ -17,11 +24,13 @@ static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, 
     uint32_t taken = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal == 0 || is_cold(alloc) != cold) {
+        if (alloc->ordinal == 0) {
             continue;
         }
         for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
-            if (want[p] == OV_WANT_NOTHING) {
+            uint8_t backing = engine->arena.page[p].backing;
+            if (want[p] == OV_WANT_NOTHING && backing != OV_NONE && backing != OV_FIXED &&
+                is_cold(engine, alloc, p) == cold) {
                 want[p] = taken < room ? OV_WANT_DEVICE : OV_WANT_HOST;
                 taken += taken < room;
             }
@@ -140,12 +149,15 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         .compute_s = compute_s,
     };
     bool made = compute_s != NULL && plan_robustly(&input, plan, share);
-    /* A third place hides the latency between a reader's end and the start of the copy that waits for it; where it is
-     * cheap. */
-    uint32_t largest = largest_streamed(plan, made);
-    if (made && input.ring_request_pages == 0 && plan->ring_pages < 3 * largest && 3 * largest <= budget_pages / 16) {
+    /* A third place hides the latency between a reader's end and the start of the copy that waits for it. What lies
+     * beyond bridges the moments in which the program asks for nothing, as between passes; it costs no time, since
+     * every page of the ring is one more to copy. Both where they are cheap. */
+    uint32_t largest = largest_streamed(plan, made), least = 3 * largest;
+    uint32_t bridge = (uint32_t)(BRIDGE_S * link);
+    least += least + bridge <= budget_pages / 16 ? bridge : 0;
+    if (made && input.ring_request_pages == 0 && plan->ring_pages < least && least <= budget_pages / 16) {
         ov_plan_free(plan);
-        input.ring_request_pages = 3 * largest;
+        input.ring_request_pages = least;
         made = plan_robustly(&input, plan, share);
     }
     free(compute_s);

@@ -24,7 +24,7 @@ static bool has_unseen(const struct ov_engine *engine)
 {
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         const struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal != 0 && alloc->dirty && !engine->learn.memo[alloc->first].hashed) {
+        if (alloc->ordinal != 0 && alloc->dirty && alloc->unseen) {
             return true;
         }
     }
@@ -63,20 +63,59 @@ static void study(struct ov_engine *engine)
     }
 }
 
+/* Programs often hold what a pass gave them while the next one makes its own. So while weights give way anyway, room
+ * for one more of the largest buffer is kept: the conversion that it asks for falls into a quiet point and not into the
+ * pass. What nobody asks for comes back by halves. */
+static uint32_t spare_pages(const struct ov_engine *engine)
+{
+    uint32_t most = ov_pages(engine->ledger.budget_bytes / 4);
+    return engine->largest_pages < most ? engine->largest_pages : most;
+}
+
+static bool is_tight(const struct ov_engine *engine)
+{
+    return engine->ring.streamed_count > 0 && ov_ledger_left(&engine->ledger) >> OV_PAGE_SHIFT < spare_pages(engine);
+}
+
+/* Weights that came back would be a tenth of those that are streamed: less is not worth a conversion. */
+static bool slack_is_worth_taking(const struct ov_engine *engine)
+{
+    size_t left = ov_ledger_left(&engine->ledger) >> OV_PAGE_SHIFT, spare = spare_pages(engine);
+    return left > spare && (left - spare) * 10 >= engine->last_plan.streamed;
+}
+
+/* Whether a plan that stands should be made anew. Each such plan doubles the wait for the next: programs that allocate
+ * and free all the time have plans that last, not plans that fit. */
+static bool wants_replan(struct ov_engine *engine)
+{
+    if (!atomic_load(&engine->planned)) {
+        return false;
+    }
+    bool tight = engine->grown && is_tight(engine);
+    engine->grown = false;
+    if ((!engine->replan_soon && !engine->slack) || ++engine->quiet_points < engine->replan_wait) {
+        return tight;
+    }
+    bool replan = tight || engine->replan_soon || slack_is_worth_taking(engine);
+    engine->replan_wait = engine->replan_wait < 512 ? engine->replan_wait * 2 + 1 : engine->replan_wait;
+    engine->quiet_points = 0;
+    engine->largest_pages /= 2;
+    return replan;
+}
+
 static void attend(struct ov_engine *engine)
 {
     struct ov_exclusive section;
     pthread_mutex_lock(&engine->lock);
     enum work work = due(engine);
-    /* Each plan for changed memory doubles the wait for the next: programs that allocate and free all the time have
-     * plans that last, not plans that fit. */
-    bool replan = engine->replan_soon && atomic_load(&engine->planned) && ++engine->quiet_points >= engine->replan_wait;
+    bool replan = wants_replan(engine);
     pthread_mutex_unlock(&engine->lock);
     if (work == NOTHING && !replan) {
         return;
     }
     uint64_t begin = now_ns();
-    if (ov_exclusive_begin(engine, &section) != CUDA_SUCCESS) {
+    (void)ov_exclusive_begin(engine, &section);
+    if (!section.idle) {
         work = NOTHING;
         replan = false;
     }
@@ -85,11 +124,9 @@ static void attend(struct ov_engine *engine)
     } else if (work == LOOK) {
         (void)ov_learn_hash(engine);
     }
-    if (replan && engine->replan_soon && engine->watches == 0) {
-        engine->replan_soon = false;
-        engine->quiet_points = 0;
-        engine->replan_wait = engine->replan_wait < 512 ? engine->replan_wait * 2 + 1 : engine->replan_wait;
-        (void)ov_plan_and_convert(engine, 0, 0);
+    if (replan && engine->watches == 0) {
+        engine->replan_soon = engine->slack = false;
+        (void)ov_plan_and_convert(engine, 0, spare_pages(engine));
     }
     atomic_store(&engine->overdue, 0);
     engine->looked_at_ns = now_ns();
@@ -100,6 +137,12 @@ static void attend(struct ov_engine *engine)
 
 void ov_quiet_point(void)
 {
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *waited = ov_engine_at(slice);
+        if (waited != NULL) {
+            ov_pools_synchronized(waited);
+        }
+    }
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED || atomic_load(&ov_captures) != 0 ||
         ov_self.gate_depth != 0) {
         return;

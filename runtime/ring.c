@@ -83,42 +83,67 @@ CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages)
     return CUDA_SUCCESS;
 }
 
-static unsigned event_flags(void)
+/* ---- events ---- */
+
+static CUresult fill_pool(struct ov_event_pool *pool, size_t wanted, unsigned flags)
 {
-    return ov_opt.summary ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+    pool->flags = flags;
+    if (wanted > pool->room) {
+        CUevent *item = realloc(pool->item, wanted * sizeof *item);
+        if (item == NULL) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        pool->item = item;
+        pool->room = wanted;
+    }
+    CUresult result = CUDA_SUCCESS;
+    while (pool->count < wanted && result == CUDA_SUCCESS) {
+        result = ov_cu->cuEventCreate(&pool->item[pool->count], flags);
+        pool->count += result == CUDA_SUCCESS;
+    }
+    return result;
 }
 
 CUresult ov_ring_provide(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
-    size_t wanted = (size_t)ring->unit_count * (ov_opt.summary ? 4 : 2) + 64;
-    if (wanted > ring->spare_room) {
-        CUevent *spare = realloc(ring->spare, wanted * sizeof *spare);
-        if (spare == NULL) {
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        ring->spare = spare;
-        ring->spare_room = wanted;
-    }
-    CUresult result = CUDA_SUCCESS;
-    while (ring->spare_count < wanted && result == CUDA_SUCCESS) {
-        result = ov_cu->cuEventCreate(&ring->spare[ring->spare_count], event_flags());
-        ring->spare_count += result == CUDA_SUCCESS;
+    CUresult result = fill_pool(&ring->plain, 2 * (size_t)ring->unit_count + 64, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS && ov_opt.summary) {
+        result = fill_pool(&ring->timed, 2 * (size_t)ring->unit_count + 2, CU_EVENT_DEFAULT);
     }
     return result;
 }
 
 /* From the pool; only a program with many streams gets to ask the driver. */
-static CUresult take_event(struct ov_ring *ring, CUevent *event)
+static CUresult take_event(struct ov_event_pool *pool, CUevent *event)
 {
     if (*event != NULL) {
         return CUDA_SUCCESS;
     }
-    if (ring->spare_count > 0) {
-        *event = ring->spare[--ring->spare_count];
+    if (pool->count > 0) {
+        *event = pool->item[--pool->count];
         return CUDA_SUCCESS;
     }
-    return ov_cu->cuEventCreate(event, event_flags());
+    return ov_cu->cuEventCreate(event, pool->flags);
+}
+
+static void give_event(struct ov_event_pool *pool, CUevent event)
+{
+    if (event != NULL && pool->count < pool->room) {
+        pool->item[pool->count++] = event;
+    } else if (event != NULL) {
+        (void)ov_cu->cuEventDestroy_v2(event);
+    }
+}
+
+void ov_ring_recycle(struct ov_ring *ring, struct ov_unit *unit)
+{
+    give_event(&ring->plain, unit->ready);
+    for (int r = 0; r < OV_READERS; r++) {
+        give_event(&ring->plain, unit->reader[r].event);
+    }
+    give_event(&ring->timed, unit->asked);
+    give_event(&ring->timed, unit->got);
 }
 
 /* ---- streams ---- */
@@ -162,21 +187,51 @@ void ov_ring_forget_stream(struct ov_engine *engine, CUstream stream)
 
 /* ---- copies ---- */
 
-/* What the finished copy took, and how long a stream waited for it; asked when the unit is about to be loaded again. */
-static void account_times(struct ov_ring *ring, struct ov_unit *unit)
+/* How long a stream waited for the unit; asked when it is about to be loaded again. */
+static void account_stall(struct ov_ring *ring, struct ov_unit *unit)
 {
-    float copy_ms = 0, stall_ms = 0;
-    if (unit->load == 0 || unit->started == NULL) {
-        return;
-    }
-    if (ov_cu->cuEventElapsedTime(&copy_ms, unit->started, unit->ready) == CUDA_SUCCESS) {
-        ring->counts.copy_ns += (uint64_t)(copy_ms * 1e6f);
-        ring->counts.copied_bytes += unit->bytes;
-    }
-    if (unit->timed && ov_cu->cuEventElapsedTime(&stall_ms, unit->asked, unit->ready) == CUDA_SUCCESS && stall_ms > 0) {
-        ring->counts.stall_ns += (uint64_t)(stall_ms * 1e6f);
+    float ms = 0;
+    if (unit->timed && ov_cu->cuEventElapsedTime(&ms, unit->asked, unit->got) == CUDA_SUCCESS && ms > 0) {
+        ring->counts.stall_ns += (uint64_t)(ms * 1e6f);
     }
     unit->timed = false;
+}
+
+/* One copy in so many is timed. */
+#define METER_EVERY 16u
+
+static bool meter_begin(struct ov_ring *ring, size_t bytes)
+{
+    struct ov_meter *meter = &ring->meter;
+    float ms = 0;
+    if (!ov_opt.summary || ring->loads % METER_EVERY != 0) {
+        return false;
+    }
+    if (meter->bytes > 0) {
+        CUresult result = ov_cu->cuEventElapsedTime(&ms, meter->begin, meter->end);
+        if (result == CUDA_ERROR_NOT_READY) {
+            return false;
+        }
+        if (result == CUDA_SUCCESS) {
+            ring->counts.timed_bytes += meter->bytes;
+            ring->counts.timed_ns += (uint64_t)(ms * 1e6f);
+        }
+        meter->bytes = 0;
+    }
+    if (take_event(&ring->timed, &meter->begin) != CUDA_SUCCESS ||
+        take_event(&ring->timed, &meter->end) != CUDA_SUCCESS ||
+        ov_cu->cuEventRecord(meter->begin, ring->side) != CUDA_SUCCESS) {
+        return false;
+    }
+    meter->bytes = bytes;
+    return true;
+}
+
+static void meter_end(struct ov_ring *ring)
+{
+    if (ov_cu->cuEventRecord(ring->meter.end, ring->side) != CUDA_SUCCESS) {
+        ring->meter.bytes = 0;
+    }
 }
 
 static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner)
@@ -212,20 +267,16 @@ static CUresult load(struct ov_engine *engine, uint32_t index)
     for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         ring->owner[p] = index + 1;
     }
-    if (ov_opt.summary && result == CUDA_SUCCESS) {
-        account_times(ring, unit);
-        result = take_event(ring, &unit->started);
-        if (result == CUDA_SUCCESS) {
-            result = ov_cu->cuEventRecord(unit->started, ring->side);
-        }
-    }
-    if (result == CUDA_SUCCESS) {
-        result = take_event(ring, &unit->ready);
-    }
+    account_stall(ring, unit);
+    bool metered = meter_begin(ring, unit->bytes);
+    result = take_event(&ring->plain, &unit->ready);
     if (result == CUDA_SUCCESS) {
         CUdeviceptr to = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
         result = unit->source != 0 ? ov_cu->cuMemcpyAsync(to, unit->source, unit->bytes, ring->side)
                                    : ov_master_fetch(engine, to, unit->first, unit->pages, ring->side);
+    }
+    if (metered) {
+        meter_end(ring);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuEventRecord(unit->ready, ring->side);
@@ -330,11 +381,12 @@ static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstrea
         return CUDA_SUCCESS;
     }
     CUresult result = CUDA_SUCCESS;
-    if (ov_opt.summary && !unit->timed && take_event(ring, &unit->asked) == CUDA_SUCCESS) {
-        unit->timed = ov_cu->cuEventRecord(unit->asked, stream) == CUDA_SUCCESS;
-    }
+    bool timed = ov_opt.summary && !unit->timed && take_event(&ring->timed, &unit->asked) == CUDA_SUCCESS &&
+                 take_event(&ring->timed, &unit->got) == CUDA_SUCCESS &&
+                 ov_cu->cuEventRecord(unit->asked, stream) == CUDA_SUCCESS;
     result = ov_cu->cuStreamWaitEvent(stream, unit->ready, 0);
     if (result == CUDA_SUCCESS) {
+        unit->timed = unit->timed || (timed && ov_cu->cuEventRecord(unit->got, stream) == CUDA_SUCCESS);
         lane->seen = unit->load;
         ring->counts.waits++;
     }
@@ -350,6 +402,8 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
                 return OV_CONFLICT;
             }
         }
+    }
+    for (unsigned i = 0; i < launch->units; i++) { /* then they hold none of each other's places */
         const struct ov_unit *unit = &ring->unit[launch->unit[i]];
         if (!unit->loaded && held_by_others(ring, unit, launch->unit[i])) {
             return OV_BUSY;
@@ -376,6 +430,59 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
     return OV_ACQUIRED;
 }
 
+/* ---- trials ---- */
+
+CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
+{
+    struct ov_ring *ring = &engine->ring;
+    struct ov_unit *unit = &ring->unit[index];
+    if (unit->tier != OV_TIER_STREAMED || unit->on_trial || held_by_others(ring, unit, index) ||
+        !ov_master_is_private(&engine->arena, unit->first, unit->pages)) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    CUresult result = unit->loaded ? CUDA_SUCCESS : load(engine, index);
+    if (result == CUDA_SUCCESS) {
+        result = ov_cu->cuStreamSynchronize(ring->side);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
+                                 CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    }
+    if (result == CUDA_SUCCESS) {
+        unit->on_trial = true;
+        atomic_fetch_add_explicit(&unit->holds, 1, memory_order_relaxed);
+    }
+    return result;
+}
+
+static void end_trial(struct ov_unit *unit)
+{
+    if (unit->on_trial) {
+        unit->on_trial = false;
+        atomic_fetch_sub_explicit(&unit->holds, 1, memory_order_release);
+    }
+}
+
+CUresult ov_ring_take_back(struct ov_engine *engine, uint32_t index)
+{
+    struct ov_unit *unit = &engine->ring.unit[index];
+    CUresult result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
+                                      CU_MEM_ACCESS_FLAGS_PROT_READ);
+    if (result == CUDA_SUCCESS) {
+        end_trial(unit);
+    }
+    return result;
+}
+
+CUresult ov_ring_write_back(struct ov_engine *engine, const struct ov_unit *unit)
+{
+    struct ov_ring *ring = &engine->ring;
+    CUdeviceptr from = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
+    CUresult result = ov_master_store(engine, unit->first, unit->pages, from, ring->side);
+    CUresult synced = ov_cu->cuStreamSynchronize(ring->side);
+    return result != CUDA_SUCCESS ? result : synced;
+}
+
 /* Remembers that the stream reads the unit up to this point. */
 static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t lane, CUstream stream)
 {
@@ -392,7 +499,7 @@ static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t
         }
         i = 0;
     }
-    CUresult result = take_event(ring, &unit->reader[i].event);
+    CUresult result = take_event(&ring->plain, &unit->reader[i].event);
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuEventRecord(unit->reader[i].event, stream);
     }
@@ -469,7 +576,7 @@ void ov_ring_remove(struct ov_engine *engine, uint32_t index)
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
     for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
-        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+        atomic_store_explicit(&engine->arena.unit[p], OV_UNIT_NEAR, memory_order_relaxed);
     }
     set_edges(ring, unit, 0);
     for (uint32_t p = 0; p < ring->pages; p++) {
@@ -477,6 +584,7 @@ void ov_ring_remove(struct ov_engine *engine, uint32_t index)
             ring->owner[p] = 0;
         }
     }
+    end_trial(unit);
     unit->loaded = false;
     unit->reader_count = 0;
     ring->streamed_count--;
@@ -491,6 +599,7 @@ void ov_ring_close(struct ov_engine *engine)
     free(ring->owner);
     free(ring->unit);
     free(ring->edge);
-    free(ring->spare);
+    free(ring->plain.item);
+    free(ring->timed.item);
     memset(ring, 0, sizeof *ring);
 }

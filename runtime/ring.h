@@ -52,11 +52,13 @@ struct ov_unit {
     CUdeviceptr source; /* of its master, when one copy can take all of it; else 0 */
     uint8_t tier;       /* enum ov_tier as it stands, not as planned */
     bool loaded;
-    bool timed; /* asked was recorded for this load */
+    bool on_trial; /* a launch that may write it has it: mapped writable, held until that is judged (watch.h) */
+    bool timed;    /* asked and got were recorded for this load */
     _Atomic uint32_t holds;
-    uint32_t pending;              /* touches in the window, and being the newest touched */
-    uint64_t load;                 /* number of the copy */
-    CUevent started, ready, asked; /* of the copy; before a stream first waited for it */
+    uint32_t pending;   /* touches in the window, and being the newest touched */
+    uint64_t load;      /* number of the copy */
+    CUevent ready;      /* after the copy */
+    CUevent asked, got; /* around the first wait for it, on the stream that waited */
     uint32_t reader_count;
     struct {
         uint64_t lane;
@@ -72,12 +74,27 @@ struct ov_edge {
 };
 /* Special values of ov_arena.unit[]. */
 #define OV_UNIT_EDGE 0x80000000u /* bit: the rest is 1 + index of an edge */
+#define OV_UNIT_NEAR 0x7ffffffeu /* no unit, but streamed ones may follow in the same allocation (reach.h) */
 #define OV_UNIT_COLD                                                                                \
     0x7fffffffu /* no unit, but host memory that nobody was expected to touch: the plan is outdated \
                  */
 
+/* Events are handed out and taken back; made when a plan is. */
+struct ov_event_pool {
+    CUevent *item;
+    size_t count, room;
+    unsigned flags;
+};
+
+/* The speed of some copies. Not of all: an event that takes the time holds up the copies behind it. */
+struct ov_meter {
+    CUevent begin, end;
+    size_t bytes; /* of the copy under way, 0: none */
+};
+
 struct ov_ring_counts {
-    uint64_t copied_bytes, copy_ns, copies, misses, stall_ns, waits;
+    uint64_t timed_bytes, timed_ns; /* of the copies that were timed */
+    uint64_t copies, misses, stall_ns, waits;
     uint64_t touches, jumps; /* of earlier plans' traces */
 };
 
@@ -98,15 +115,21 @@ struct ov_ring {
     uint64_t loads;
     struct ov_lane lane[OV_LANES];
     uint64_t last_lane;
-    CUevent *spare; /* event pool */
-    size_t spare_count, spare_room;
+    struct ov_event_pool plain, timed;
+    struct ov_meter meter;
     double link_bytes_per_s; /* measured when the first plan was made */
     struct ov_ring_counts counts;
 };
 
 struct ov_engine;
 
-/* 1 + index of the streamed unit that an arena address touches, 0: none. */
+/* Whether a value of ov_arena.unit[], or what ov_unit_at returned, names a unit. */
+static inline bool ov_is_unit(uint32_t unit)
+{
+    return unit - 1 < OV_UNIT_NEAR - 1;
+}
+
+/* 1 + index of the streamed unit that an arena address touches, 0: none; or OV_UNIT_NEAR, OV_UNIT_COLD. */
 static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_ring *ring, uint64_t address)
 {
     uint32_t unit = atomic_load_explicit(&arena->unit[ov_arena_page(arena, address)], memory_order_relaxed);
@@ -118,6 +141,7 @@ static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_
                 unit = atomic_load_explicit(&edge->unit, memory_order_relaxed);
             }
         }
+        unit = unit != 0 ? unit : OV_UNIT_NEAR;
     }
     return unit;
 }
@@ -129,10 +153,20 @@ CUresult ov_ring_open(struct ov_engine *engine);
 CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages);
 /* Looks where the unit's master stands; after it was made or moved. */
 void ov_ring_find_master(struct ov_engine *engine, uint32_t unit);
-/* Fills the event pool for the units that there are. */
+/* Fills the event pools for the units that there are. */
 CUresult ov_ring_provide(struct ov_engine *engine);
+/* Takes the unit's events back into the pools. */
+void ov_ring_recycle(struct ov_ring *ring, struct ov_unit *unit);
 /* Copies of what is expected first, after a plan was brought about. */
 void ov_ring_warm(struct ov_engine *engine);
+
+/* For a launch that may write the unit: brings it into the ring, holds it there, maps it writable. In an exclusive
+ * section with an idle device. Not CUDA_SUCCESS: it is as it was. */
+CUresult ov_ring_lend(struct ov_engine *engine, uint32_t unit);
+/* Afterwards, when it was not written: as before. */
+CUresult ov_ring_take_back(struct ov_engine *engine, uint32_t unit);
+/* What was written goes to the master. */
+CUresult ov_ring_write_back(struct ov_engine *engine, const struct ov_unit *unit);
 
 enum ov_acquire {
     OV_ACQUIRED, /* launch->unit[] are held and visible on the stream */

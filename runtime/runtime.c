@@ -64,9 +64,10 @@ void ov_stream_closing(CUstream stream)
 {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
-        if (engine != NULL && engine->armed) {
+        if (engine != NULL && (engine->armed || atomic_load(&engine->pools.idle_count) > 0)) {
             pthread_mutex_lock(&engine->lock);
             ov_ring_forget_stream(engine, stream);
+            ov_pools_forget_stream(engine, stream);
             pthread_mutex_unlock(&engine->lock);
         }
     }

@@ -5,10 +5,13 @@
  *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
  *   ledger.h     bytes of device and host memory held, by whom; the budget
  *   alloc.h      what the program asked for; small and foreign allocations too
+ *   pool.h       what it allocates and frees in stream order
+ *   vmm.h        what the program maps itself: reservations, physical handles, mappings; store.h, memory not mapped
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
  *   image.h      parameter layouts from code images, for drivers that cannot tell
  *   scan.h       launch parameters -> addresses inside the arena
  *   learn.h      discovery: the log of touches, what stayed unchanged, runs with trusted boundaries, who only reads
+ *   reach.h      launches that may write into streamed units from in front of them
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
  *   trace.h      the sequence of touches and what comes next (pure: no CUDA)
@@ -50,24 +53,55 @@ void ov_runtime_forked(void);
 /* At exit or unload, from a destructor: prints the summary if asked. Makes no CUDA call. */
 void ov_runtime_exit(void);
 
-/* Memory (alloc.c). */
+/* Memory (alloc.c, view_memory.c). */
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes);
 CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes);
 CUresult ov_mem_free(CUdeviceptr address);
-/* cuMemFreeAsync: returns true when the address is ours and was dealt with (*result is then the answer). */
-bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes);
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);
 
+/* Stream-ordered memory (pool.h). The first two return true when they have dealt with it (*result is then the answer);
+ * pool NULL: the device's current one. A pool is told of after it was made and before it is destroyed. */
+bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream, CUresult *result);
+bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
+void ov_pool_made(CUmemoryPool pool, const CUmemPoolProps *props);
+void ov_pool_gone(CUmemoryPool pool);
+CUresult ov_pool_trim(CUmemoryPool pool, size_t keep_bytes);
+CUresult ov_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult ov_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
+CUresult ov_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count);
+
 /* Device memory that the program holds and that is not ours to place: told after success, so that it is counted against
  * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
 void ov_foreign_removed(CUdeviceptr address);
-/* Physical handles of the program's own (cuMemCreate .. cuMemRelease): counted against the budget. */
-void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop);
-void ov_handle_removed(CUmemGenericAllocationHandle handle);
+
+/* Memory that the program maps itself (vmm.h). */
+CUresult ov_mem_create(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *prop,
+                       unsigned long long flags);
+CUresult ov_mem_release(CUmemGenericAllocationHandle handle);
+CUresult ov_mem_retain(CUmemGenericAllocationHandle *out, void *address);
+CUresult ov_mem_handle_properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle);
+CUresult ov_mem_export(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                       unsigned long long flags);
+CUresult ov_mem_address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr hint,
+                                unsigned long long flags);
+CUresult ov_mem_address_free(CUdeviceptr address, size_t bytes);
+CUresult ov_mem_map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                    unsigned long long flags);
+CUresult ov_mem_unmap(CUdeviceptr address, size_t bytes);
+CUresult ov_mem_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count);
+CUresult ov_mem_get_access(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address);
+/* Before a handle is given to the driver for anything else: replaces it by one that the driver knows. Not CUDA_SUCCESS:
+ * the wrapper returns it. */
+CUresult ov_mem_real_handle(CUmemGenericAllocationHandle *handle);
+/* The memory at [address, address + bytes) can be reached without its address being named from now on (a texture). */
+CUresult ov_mem_reached(CUdeviceptr address, size_t bytes);
+/* The physical memory behind [address, address + bytes) is given away: a device of another maker reads and writes it.
+ * Not CUDA_SUCCESS: it cannot be. */
+CUresult ov_mem_given_away(CUdeviceptr address, size_t bytes);
 
 /* Copies and fills. A span is a range of addresses, device or host; rows > 1 is a pitched block. */
 struct ov_span {
@@ -127,11 +161,13 @@ void ov_quiet_point(
     void); /* after a call in which the program waited for the GPU: sync functions, blocking D2H copies */
 
 /* Captures and graphs. */
-void ov_capture_began(CUstream stream); /* after success */
-void ov_capture_ended(CUstream stream); /* after cuStreamEndCapture, whatever its result */
+void ov_capture_beginning(CUstream stream);              /* before any form of cuStreamBeginCapture */
+void ov_capture_began(CUstream stream, CUresult result); /* after it, on the same thread */
+void ov_capture_ended(CUstream stream);                  /* after cuStreamEndCapture, whatever its result */
 /* Not CUDA_SUCCESS: what the graph touches could not be taken out of the ring; the wrapper returns it. */
 CUresult ov_graph_instantiating(CUgraph graph); /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
 void ov_graph_launching(CUgraphExec exec, CUstream stream);           /* before cuGraphLaunch */
+void ov_graph_launched(CUgraphExec exec);                             /* after it, on the same thread */
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params); /* before cuGraphExecKernelNodeSetParams (v2) */
 CUresult ov_graph_copy_params(const struct ov_copy *copy);            /* before cuGraphExecMemcpy/MemsetNodeSetParams */
 /* A graph form we cannot look into: nothing is streamed any more. Not CUDA_SUCCESS: something still is, and the wrapper

@@ -16,6 +16,8 @@
 #define STRIKES 3u
 /* An aperiodic program's "cycle" is this much of the end of the log. */
 #define APERIODIC_TOUCHES 8192u
+/* Bit in study.run[], inside of mark_ambiguous only. */
+#define ASTRAY 0x80000000u
 
 struct study {
     struct ov_engine *engine;
@@ -29,6 +31,7 @@ struct study {
         uint32_t times;
     } * exact; /* addresses touched while their memory was stable, ascending */
     size_t exact_count;
+    unsigned undecided; /* boundaries that were passed, but not often enough yet */
 };
 
 /* ---- reading the log ---- */
@@ -124,7 +127,7 @@ static bool touched_inside(const struct study *study, uint64_t begin, uint64_t e
 /* ---- runs ---- */
 
 /* Edges are (offset, began) pairs, ascending. */
-static bool boundary_trusted(const struct study *study, const struct ov_alloc *alloc, uint32_t edge)
+static bool boundary_trusted(struct study *study, const struct ov_alloc *alloc, uint32_t edge)
 {
     if ((alloc->edge[edge] & 1) == 0) {
         return false;
@@ -138,8 +141,10 @@ static bool boundary_trusted(const struct study *study, const struct ov_alloc *a
         }
         ended = (earlier & 1) == 0;
     }
-    return ended && times_touched(study, ov_page_address(&study->engine->arena, alloc->first) + offset) >=
-                        (ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2);
+    uint32_t wanted = ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2;
+    uint32_t times = ended ? times_touched(study, ov_page_address(&study->engine->arena, alloc->first) + offset) : 0;
+    study->undecided += times > 0 && times < wanted;
+    return times >= wanted;
 }
 
 static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end)
@@ -188,26 +193,45 @@ static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t 
  * that two runs share can only be resident, and runs that are used one after the other lose nothing by being one. */
 static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t at)
 {
-    uint64_t least = alloc->pages / 16 < 2 ? 2 : alloc->pages / 16 < 8 ? alloc->pages / 16 : 8;
+    uint64_t least = alloc->held / 16 < 2 ? 2 : alloc->held / 16 < 8 ? alloc->held / 16 : 8;
     bool aligned = ((begin | at) & (OV_PAGE_BYTES - 1)) == 0;
     return at - begin >= (aligned ? ov_opt.min_unit_bytes : least << OV_PAGE_SHIFT);
 }
 
-static bool form_alloc(struct study *study, const struct ov_alloc *alloc)
+/* The runs of [begin, limit), which is all of an allocation or what lies between two holes of a reservation. */
+static bool form_stretch(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t limit)
 {
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
-    uint64_t begin = base;
     for (uint32_t i = 0; i < alloc->edge_count; i++) {
         uint64_t at = base + alloc->edge[i] / 2;
-        if (at > begin && at < base + alloc->bytes && worth_ending(alloc, begin, at) &&
-            boundary_trusted(study, alloc, i)) {
+        if (at > begin && at < limit && worth_ending(alloc, begin, at) && boundary_trusted(study, alloc, i)) {
             if (!add_run(study, alloc, begin, at)) {
                 return false;
             }
             begin = at;
         }
     }
-    return add_run(study, alloc, begin, base + alloc->bytes);
+    return add_run(study, alloc, begin, limit);
+}
+
+static bool form_alloc(struct study *study, const struct ov_alloc *alloc)
+{
+    const struct ov_arena *arena = &study->engine->arena;
+    uint64_t base = ov_page_address(arena, alloc->first);
+    if (!alloc->reserved) {
+        return form_stretch(study, alloc, base, base + alloc->bytes);
+    }
+    uint32_t end = alloc->first + alloc->pages;
+    for (uint32_t p = alloc->first; p < end; p++) {
+        uint32_t first = p;
+        while (p < end && arena->page[p].backing != OV_NONE) {
+            p++;
+        }
+        if (p > first && !form_stretch(study, alloc, ov_page_address(arena, first), ov_page_address(arena, p))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Units of an earlier plan that this discovery did not see at work are kept as they are, if they still stand. */
@@ -301,18 +325,6 @@ static bool ambiguous(const struct ov_log_entry *entry)
     return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
 }
 
-/* A slot that was looked at often enough, and did not write while another slot of its kernel did. */
-static bool reads_only(const struct ov_kernel *kernel, uint32_t slot)
-{
-    if (kernel == NULL) {
-        return false;
-    }
-    uint32_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
-    uint32_t wanted = launches < OV_WATCH_LAUNCHES ? launches : OV_WATCH_LAUNCHES;
-    enum ov_slot_state state = ov_slot(kernel, slot);
-    return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
-}
-
 static bool filled_by_copies(const struct study *study, const struct ov_run *run)
 {
     const struct ov_alloc *alloc = ov_alloc_of(study->engine, run->first);
@@ -354,7 +366,7 @@ static bool keep_innocent(struct study *study)
         const struct ov_log_entry *entry = &study->entry[i];
         if (study->run[i] != 0 && study->place[i] >= since[study->run[i] - 1]) { /* earlier writes made it what it is */
             bool writes = entry->kernel != NULL && ov_slot(entry->kernel, entry->slot) == OV_SLOT_WRITER;
-            what[study->run[i] - 1] |= writes ? WRITTEN : reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
+            what[study->run[i] - 1] |= writes ? WRITTEN : ov_watch_reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
         }
     }
     uint32_t kept = 0;
@@ -369,6 +381,31 @@ static bool keep_innocent(struct study *study)
     free(since);
     find_runs(study);
     return true;
+}
+
+/* Marks runs that ambiguous slots reach at moments when they are not in use anyway: such a touch, stale or not, would
+ * cost a copy of its own. Next to a sure touch of the same run it costs nothing, and mostly is what that touch left on
+ * the stack. */
+static void mark_ambiguous(struct study *study)
+{
+    uint32_t sure = 0; /* the run that was surely touched last */
+    for (size_t i = 0; i < study->count; i++) {
+        if (study->run[i] != 0 && !ambiguous(&study->entry[i])) {
+            sure = study->run[i];
+        } else if (study->run[i] != sure) {
+            study->run[i] |= ASTRAY;
+        }
+    }
+    sure = 0; /* the one that is touched next */
+    for (size_t i = study->count; i-- > 0;) {
+        uint32_t run = study->run[i] & ~ASTRAY;
+        if (run != 0 && !ambiguous(&study->entry[i])) {
+            sure = run;
+        } else if (run != 0 && study->run[i] != run && run != sure) {
+            study->runs.item[run - 1].marks |= OV_MARK_AMBIGUOUS;
+        }
+        study->run[i] = run;
+    }
 }
 
 /* Says of pairs whether they read, and puts marks on runs. */
@@ -401,13 +438,11 @@ static bool judge_pairs(struct study *study)
         }
     }
     for (size_t i = 0; i < study->count; i++) {
-        if (study->run[i] != 0 && ambiguous(&study->entry[i])) {
-            study->runs.item[study->run[i] - 1].marks |= OV_MARK_AMBIGUOUS;
-        }
         if (study->run[i] != 0 && study->entry[i].kernel != NULL && study->entry[i].kernel->emits) {
             study->runs.item[study->run[i] - 1].marks |= OV_MARK_HIDDEN;
         }
     }
+    mark_ambiguous(study);
     free(since);
     return true;
 }
@@ -566,7 +601,8 @@ bool ov_learn_study(struct ov_engine *engine)
                study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
     }
     /* Half of what is used should be recognised before a plan is made; what changes all the time never is. */
-    if (!done || study.runs.count == 0 || (!study.runs.periodic && learn->attempts < PATIENCE)) {
+    bool clear = study.runs.periodic && study.undecided == 0;
+    if (!done || study.runs.count == 0 || (!clear && learn->attempts < PATIENCE)) {
         learn->visits_wanted += learn->visits_wanted;
         end_study(&study);
         return false;

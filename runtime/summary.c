@@ -13,7 +13,7 @@ void ov_summary_print(const struct ov_engine *engine)
     const struct ov_ring_counts *counts = &ring->counts;
     unsigned long long resident = engine->last_plan.resident * 2, streamed = engine->last_plan.streamed * 2;
     unsigned long long host = engine->last_plan.host * 2;
-    double rate = counts->copy_ns > 0 ? (double)counts->copied_bytes / (double)counts->copy_ns : 0;
+    double rate = counts->timed_ns > 0 ? (double)counts->timed_bytes / (double)counts->timed_ns : 0;
     unsigned long long touches = counts->touches + ring->trace.touches;
     unsigned long long cycles = engine->last_plan.units > 0 ? touches / engine->last_plan.units : 0;
     if (!engine->armed) {

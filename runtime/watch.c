@@ -10,8 +10,17 @@
 /* How much is looked at from an address on: an output is written from its start, a table of pointers lies near it. */
 #define REGION_BYTES ((uint64_t)256 << 20)
 
+/* Nobody writes to the ring, except where a unit is on trial. */
+static bool may_be_written(const struct ov_engine *engine, uint32_t page)
+{
+    enum ov_backing backing = (enum ov_backing)engine->arena.page[page].backing;
+    uint32_t unit = atomic_load_explicit(&engine->arena.unit[page], memory_order_relaxed);
+    return backing == OV_DEVICE || backing == OV_HOST ||
+           (backing == OV_RING && unit - 1 < engine->ring.unit_count && engine->ring.unit[unit - 1].on_trial);
+}
+
 /* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation,
- * or the first page in the ring, which nobody writes. */
+ * or the first page that nobody writes. */
 static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *touches, uint64_t begin)
 {
     uint32_t page = ov_arena_page(&engine->arena, begin);
@@ -21,8 +30,7 @@ static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *to
     }
     uint64_t end = begin + REGION_BYTES;
     uint32_t p = page;
-    while (p < alloc->first + alloc->pages && ov_page_address(&engine->arena, p) < end &&
-           (engine->arena.page[p].backing == OV_DEVICE || engine->arena.page[p].backing == OV_HOST)) {
+    while (p < alloc->first + alloc->pages && ov_page_address(&engine->arena, p) < end && may_be_written(engine, p)) {
         p++;
     }
     uint64_t mapped_end = ov_page_address(&engine->arena, p);
@@ -105,25 +113,41 @@ static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark
     ov_engine_learn(engine);
 }
 
+bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot)
+{
+    if (kernel == NULL) {
+        return false;
+    }
+    uint32_t launches = atomic_load_explicit(&kernel->launches, memory_order_relaxed);
+    uint32_t wanted = launches < OV_WATCH_LAUNCHES ? launches : OV_WATCH_LAUNCHES;
+    enum ov_slot_state state = ov_slot(kernel, slot);
+    return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
+}
+
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units)
+                                unsigned units, bool outputs)
 {
     struct ov_watch *watch = calloc(1, sizeof *watch);
     CUresult result = watch != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (watch != NULL) {
         watch->touches = *touches;
+        watch->outputs = outputs;
     }
     for (unsigned i = 0; i < units; i++) {
-        CUresult revoked = ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
+        bool lent =
+            result == CUDA_SUCCESS && atomic_load(&ov_captures) == 0 && ov_ring_lend(engine, unit[i]) == CUDA_SUCCESS;
+        CUresult revoked =
+            lent ? CUDA_SUCCESS : ov_unit_revoke(engine, unit[i], result == CUDA_SUCCESS ? 0 : OV_MARK_WRITTEN);
         if (result == CUDA_SUCCESS && revoked == CUDA_SUCCESS) {
             watch->unit[watch->units++] = unit[i];
         }
     }
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && outputs) {
         result = digest_all(engine, touches, watch->before, &watch->addresses);
     }
     if (result != CUDA_SUCCESS) {
         for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
+            (void)ov_unit_revoke(engine, watch->unit[i], 0);
             leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
         }
         free(watch);
@@ -162,11 +186,37 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
-void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch)
+bool ov_watch_tries(const struct ov_watch *watch, uint32_t unit)
 {
-    struct ov_exclusive section;
+    for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
+        if (watch->unit[i] == unit) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Back to where it was, if it was only read; else its bytes go to its master, and it stays there. Whether it is
+ * unchanged. */
+static bool judge_unit(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch, uint32_t index,
+                       bool emits)
+{
+    const struct ov_unit *unit = &engine->ring.unit[index];
+    bool same = unchanged(engine, unit);
+    set_pairs(engine, kernel, &watch->touches, index, same ? OV_SLOT_READER : OV_SLOT_WRITER);
+    if (same && !emits &&
+        (unit->on_trial ? ov_ring_take_back(engine, index) : ov_unit_restore(engine, index)) == CUDA_SUCCESS) {
+        return true;
+    }
+    (void)ov_unit_revoke(engine, index, 0);
+    leave_in_host(engine, index, same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
+    return same;
+}
+
+/* Whether it emits addresses. */
+static bool judge_touches(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
+{
     uint64_t addresses = 0;
-    (void)ov_exclusive_begin(engine, &section);
     struct ov_hash after[OV_TOUCHES];
     bool known = digest_all(engine, &watch->touches, after, &addresses) == CUDA_SUCCESS;
     bool emits = !known || addresses != watch->addresses;
@@ -177,12 +227,28 @@ void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_
         atomic_store(&kernel->emits, true);
         ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);
     }
-    for (unsigned i = 0; i < watch->units; i++) {
-        bool same = unchanged(engine, &engine->ring.unit[watch->unit[i]]);
-        set_pairs(engine, kernel, &watch->touches, watch->unit[i], same ? OV_SLOT_READER : OV_SLOT_WRITER);
-        if (!same || emits || ov_unit_restore(engine, watch->unit[i]) != CUDA_SUCCESS) {
-            leave_in_host(engine, watch->unit[i], same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
+    return emits;
+}
+
+/* The addresses in front of units that were on trial: none reaches them. */
+static void note_near(struct ov_engine *engine, const struct ov_kernel *kernel, const struct ov_watch *watch)
+{
+    for (unsigned i = 0; i < watch->touches.count; i++) {
+        uint64_t address = watch->touches.item[i].address;
+        if (ov_engine_of(address) == engine && ov_unit_at(&engine->arena, &engine->ring, address) == OV_UNIT_NEAR) {
+            ov_reach_note(engine, kernel, address);
         }
+    }
+}
+
+static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
+{
+    bool emits = watch->outputs && judge_touches(engine, kernel, watch), all_same = true;
+    for (unsigned i = 0; i < watch->units; i++) {
+        all_same = judge_unit(engine, kernel, watch, watch->unit[i], emits) && all_same;
+    }
+    if (watch->units > 0 && all_same) {
+        note_near(engine, kernel, watch);
     }
     if (emits) {
         for (unsigned i = 0; i < watch->touches.count; i++) {
@@ -191,6 +257,25 @@ void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_
             }
         }
     }
+}
+
+/* The launch may still be running: somebody began to capture after it was submitted. It was not looked at, then. */
+static void give_up(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
+{
+    for (unsigned i = 0; i < watch->units; i++) {
+        (void)ov_unit_revoke(engine, watch->unit[i], 0); /* waits for the launch, if it is in the ring */
+        leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
+    }
+    if (kernel != NULL && watch->outputs) {
+        atomic_fetch_sub(&kernel->watched, 1);
+    }
+}
+
+void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch)
+{
+    struct ov_exclusive section;
+    (void)ov_exclusive_begin(engine, &section);
+    (section.idle ? judge : give_up)(engine, kernel, watch);
     engine->watches--;
     ov_exclusive_end(engine, &section);
     free(watch);

@@ -2,9 +2,11 @@
  * watch.h - launches of kernels that are not known well enough, compared before and after.
  *
  * Three questions are asked of a (kernel, slot) pair:
- *   does it write?   Asked when an unknown pair touches a streamed unit. The unit becomes its host master, writable,
- * for this launch. Unchanged afterwards: the pair is a reader and the unit goes back. Changed: a writer, the master is
- * what the program wrote, and the unit stays in host memory. is it an output? Asked of the first launches of each
+ *   does it write?   Asked when an unknown pair touches a streamed unit. For this launch the unit
+ * is mapped writable, in the ring, where it is held until it was looked at (or, if it cannot be in the ring now, as its
+ * host master). Unchanged afterwards: the pair is a reader and all is as before. Changed: a writer, what it wrote
+ * becomes the master, and the unit stays in host memory.
+ *   is it an output? Asked of the first launches of each
  * kernel in discovery: the memory from the address on, up to the next address of the same launch, is hashed before and
  * after. Changed: a writer. does it emit?    Asked of the first launches of each kernel in discovery, and of every
  * launch of the first kind: are there other arena addresses in the memory it reached than before? Then it computes
@@ -28,15 +30,23 @@ struct ov_watch {
     struct ov_touches touches;
     uint32_t unit[OV_LAUNCH_UNITS]; /* on trial */
     unsigned units;
+    bool outputs;                      /* else nothing below is filled */
     struct ov_hash before[OV_TOUCHES]; /* of what each touch reaches */
     uint64_t addresses;                /* digest before the launch */
 };
 
 struct ov_engine;
+struct ov_kernel;
 
-/* NULL: no memory, or the device refused; then the units, if any, are out of the ring for good. */
+/* A slot that was looked at often enough, and did not write while another slot of its kernel did; or is known to read.
+ */
+bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot);
+/* `outputs`: all three questions are asked, else only whether the units change. NULL: no memory, or the device refused;
+ * then the units, if any, are out of the ring for good. */
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units);
+                                unsigned units, bool outputs);
+/* Whether the unit is on trial by this watch (which may be NULL). */
+bool ov_watch_tries(const struct ov_watch *watch, uint32_t unit);
 /* After the launch: waits for it, judges, restores. Takes its own exclusive section. Frees the watch. */
 void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_watch *watch);
 

@@ -6,10 +6,9 @@
 #define BEGIN_BODY(name, params, args, stream_)      \
     CUresult ov_body_##name params                   \
     {                                                \
+        ov_capture_beginning(stream_);               \
         const CUresult result = OV_REAL(name, args); \
-        if (result == CUDA_SUCCESS) {                \
-            ov_capture_began(stream_);               \
-        }                                            \
+        ov_capture_began(stream_, result);           \
         return result;                               \
     }
 
@@ -57,11 +56,13 @@ TAKE_IN_BODY(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExec
 TAKE_IN_BODY(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph child),
              (exec, node, child), child)
 
-#define GRAPH_LAUNCH_BODY(suffix)                                             \
-    CUresult ov_body_cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream) \
-    {                                                                         \
-        ov_graph_launching(exec, OV_STREAM(suffix, stream));                  \
-        return OV_REAL(cuGraphLaunch##suffix, (exec, stream));                \
+#define GRAPH_LAUNCH_BODY(suffix)                                               \
+    CUresult ov_body_cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream)   \
+    {                                                                           \
+        ov_graph_launching(exec, OV_STREAM(suffix, stream));                    \
+        const CUresult result = OV_REAL(cuGraphLaunch##suffix, (exec, stream)); \
+        ov_graph_launched(exec);                                                \
+        return result;                                                          \
     }
 
 GRAPH_LAUNCH_BODY()

@@ -1,9 +1,9 @@
 /*
  * hooks_memory.c - allocation, release, and questions about memory.
  *
- * cuMemAlloc, cuMemFree and the questions are the engine's to answer. All other memory is the driver's; the engine
- * hears of it after it was made and before it is given back, because afterwards the address may already be somebody
- * else's.
+ * cuMemAlloc, cuMemFree and the questions are the engine's to answer (hooks_vmm.c: what the program maps itself). All
+ * other memory is the driver's; the engine hears of it after it was made and before it is given back, because
+ * afterwards the address may already be somebody else's.
  */
 #include <unistd.h>
 
@@ -67,7 +67,11 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
 #define POOL_BODIES(suffix)                                                                                 \
     CUresult ov_body_cuMemAllocAsync##suffix(CUdeviceptr *address, size_t bytes, CUstream stream)           \
     {                                                                                                       \
-        const CUresult result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                 \
+        CUresult result;                                                                                    \
+        if (ov_mem_alloc_async(address, bytes, NULL, OV_STREAM(suffix, stream), &result)) {                 \
+            return result;                                                                                  \
+        }                                                                                                   \
+        result = OV_REAL(cuMemAllocAsync##suffix, (address, bytes, stream));                                \
         if (result == CUDA_SUCCESS) {                                                                       \
             ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
         }                                                                                                   \
@@ -76,7 +80,11 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
     CUresult ov_body_cuMemAllocFromPoolAsync##suffix(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, \
                                                      CUstream stream)                                       \
     {                                                                                                       \
-        const CUresult result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));   \
+        CUresult result;                                                                                    \
+        if (pool != NULL && ov_mem_alloc_async(address, bytes, pool, OV_STREAM(suffix, stream), &result)) { \
+            return result;                                                                                  \
+        }                                                                                                   \
+        result = OV_REAL(cuMemAllocFromPoolAsync##suffix, (address, bytes, pool, stream));                  \
         if (result == CUDA_SUCCESS) {                                                                       \
             ov_foreign_added(*address, bytes, pool_bytes(OV_STREAM(suffix, stream), bytes));                \
         }                                                                                                   \
@@ -95,41 +103,39 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
 POOL_BODIES()
 POOL_BODIES(_ptsz)
 
-CUresult ov_body_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
-                             unsigned long long flags)
+CUresult ov_body_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
 {
-    const CUresult result = OV_REAL(cuMemCreate, (handle, bytes, prop, flags));
+    const CUresult result = OV_REAL(cuMemPoolCreate, (pool, props));
     if (result == CUDA_SUCCESS) {
-        ov_handle_added(*handle, bytes, prop);
+        ov_pool_made(*pool, props);
     }
     return result;
 }
 
-CUresult ov_body_cuMemRelease(CUmemGenericAllocationHandle handle)
+CUresult ov_body_cuMemPoolDestroy(CUmemoryPool pool)
 {
-    ov_handle_removed(handle);
-    return OV_REAL(cuMemRelease, (handle));
+    ov_pool_gone(pool);
+    return OV_REAL(cuMemPoolDestroy, (pool));
 }
 
-/* The bytes are counted with their handle. */
-CUresult ov_body_cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                          unsigned long long flags)
+CUresult ov_body_cuMemPoolTrimTo(CUmemoryPool pool, size_t keep_bytes)
 {
-    const CUresult result = OV_REAL(cuMemMap, (address, bytes, offset, handle, flags));
-    if (result == CUDA_SUCCESS) {
-        ov_foreign_added(address, bytes, 0);
-    }
-    return result;
+    return ov_pool_trim(pool, keep_bytes);
 }
 
-/* One call may unmap several mappings; each starts at a multiple of the granularity. */
-CUresult ov_body_cuMemUnmap(CUdeviceptr address, size_t bytes)
+CUresult ov_body_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-    enum { GRANULARITY_BYTES = 2 << 20 };
-    for (size_t offset = 0; offset < bytes; offset += GRANULARITY_BYTES) {
-        ov_foreign_removed(address + offset);
-    }
-    return OV_REAL(cuMemUnmap, (address, bytes));
+    return ov_pool_get_attribute(pool, attribute, value);
+}
+
+CUresult ov_body_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return ov_pool_set_attribute(pool, attribute, value);
+}
+
+CUresult ov_body_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
+{
+    return ov_pool_set_access(pool, desc, count);
 }
 
 /* Memory of the arena cannot be shared by the legacy handles: say so, the program only sees "invalid value". */

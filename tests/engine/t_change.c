@@ -301,6 +301,52 @@ static void address_becomes_activation(void)
     rig_close(&rig);
 }
 
+static void fill(struct rig *rig, CUdeviceptr address, size_t bytes, uint32_t value)
+{
+    uint64_t words = bytes / 4;
+    void *params[] = {&address, &value, &words};
+    rig_launch(rig, "probe_fill", rig->stream, params);
+}
+
+/* An allocator's segment: an activation in front of weights. Writing the activation leaves the weights streamed; when
+ * the first two are free, something larger is written from the activation's middle across both of them. */
+static void write_from_in_front(void)
+{
+    struct rig rig;
+    CUdeviceptr base;
+    const size_t front_bytes = 2 * MIB;
+    rig_open(&rig, 0);
+    OK(cuMemAlloc(&base, front_bytes + COUNT * weight_bytes));
+    static uint32_t zeroes[2 * MIB / 4]; /* an upload, or it would not be known where the first weight begins */
+    OK(cuMemcpyHtoD(base, zeroes, front_bytes));
+    for (unsigned i = 0; i < COUNT; i++) {
+        (void)rig_place(&rig, base + front_bytes + i * weight_bytes, weight_bytes);
+    }
+    for (uint32_t pass = 0; pass < 24; pass++) {
+        fill(&rig, base, front_bytes, pass);
+        fill(&rig, base + MIB / 2 * (pass % 3), MIB / 2, pass);
+        rig_pass(&rig, NULL, 0);
+    }
+    HOLDS(rig_streamed_mib() == COUNT * weight_bytes / MIB);
+    const unsigned plans = rig_plans();
+    const size_t begin = MIB + MIB / 4; /* where no kernel was pointed to before */
+    fill(&rig, base + begin, front_bytes - begin + 2 * weight_bytes, 7);
+    for (size_t i = 0; i < weight_bytes / 4; i++) {
+        rig.weight[0].host[i] = rig.weight[1].host[i] = 7;
+    }
+    rig_changed(&rig.weight[0]);
+    rig_changed(&rig.weight[1]);
+    HOLDS(rig_plans() == plans);
+    for (unsigned pass = 0; pass < 4; pass++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    for (unsigned i = 0; i < COUNT; i++) {
+        rig.weight[i].address = 0;
+    }
+    OK(cuMemFree(base));
+    rig_close(&rig);
+}
+
 /* What a kernel that is enqueued behind a slow one will read is changed by a copy in stream order, while the slow one
  * still runs. */
 static void order_of_change_is_kept(void)
@@ -354,6 +400,7 @@ static const struct rig_case cases[] = {
     CASE(reader_becomes_writer),
     CASE(address_reused),
     CASE(address_becomes_activation),
+    CASE(write_from_in_front),
     CASE(order_of_change_is_kept),
 };
 RIG_MAIN(cases)

@@ -453,6 +453,51 @@ static void cache_grows(void)
     rig_close(&rig);
 }
 
+static CUdeviceptr grow(struct rig *rig, size_t bytes)
+{
+    CUdeviceptr address;
+    uint32_t value = 7;
+    uint64_t words = bytes / 4;
+    OK(cuMemAlloc(&address, bytes));
+    void *params[] = {&address, &value, &words};
+    rig_launch(rig, "probe_fill", rig->stream, params);
+    return address;
+}
+
+/* A long pass after short ones takes more and more memory. The next ones, which nothing waits for, hold the largest
+ * buffer twice: room for that was made when the first had ended. */
+static void largest_buffer_twice(void)
+{
+    static const size_t step_mib[] = {6, 10, 4, 24, 8, 32, 6, 4};
+    enum { STEPS = sizeof step_mib / sizeof step_mib[0] };
+    struct rig rig;
+    CUdeviceptr buffer[STEPS + 1];
+    rig_open_with(&rig, 32, 8 * MIB);
+    rig_until_streamed(&rig);
+    for (unsigned i = 0; i < STEPS; i++) {
+        buffer[i] = grow(&rig, step_mib[i] * MIB);
+        for (unsigned k = i * 4; k < i * 4 + 4; k++) {
+            rig_read(&rig, k, k, rig.stream);
+        }
+    }
+    OK(cuCtxSynchronize());
+    unsigned plans = rig_plans();
+    for (unsigned pass = 0; pass < 3; pass++) {
+        if (pass == 1) {
+            buffer[STEPS] = grow(&rig, 32 * MIB);
+        }
+        for (unsigned k = 0; k < 32; k++) {
+            rig_read(&rig, k, k, rig.stream);
+        }
+    }
+    HOLDS(rig_plans() == plans);
+    rig_pass(&rig, NULL, 0);
+    for (unsigned i = 0; i <= STEPS; i++) {
+        OK(cuMemFree(buffer[i]));
+    }
+    rig_close(&rig);
+}
+
 /* Ends with everything alive and copies under way. */
 static void exit_alive(void)
 {
@@ -511,6 +556,7 @@ static const struct rig_case cases[] = {
     CASE(out_of_memory_is_ordinary),
     CASE(own_mapping_grows),
     CASE(cache_grows),
+    CASE(largest_buffer_twice),
     CASE(exit_alive),
     CASE(repacked_on_device),
 };

@@ -72,6 +72,49 @@ CUresult ov_mem_free(CUdeviceptr address)
     return REAL(cuMemFree_v2, (address));
 }
 
+/* Pool 0x0f is "ours". */
+bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream, CUresult *result)
+{
+    (void)out;
+    record("mem_alloc_async bytes=%zu pool=%p stream=%p", bytes, (void *)pool, (void *)stream);
+    *result = CUDA_ERROR_ALREADY_MAPPED;
+    return pool == (CUmemoryPool)0x0f;
+}
+
+void ov_pool_made(CUmemoryPool pool, const CUmemPoolProps *props)
+{
+    record("pool_made %p types=%d", (void *)pool, (int)props->handleTypes);
+}
+
+void ov_pool_gone(CUmemoryPool pool)
+{
+    record("pool_gone %p", (void *)pool);
+}
+
+CUresult ov_pool_trim(CUmemoryPool pool, size_t keep_bytes)
+{
+    record("pool_trim %p keep=%zu", (void *)pool, keep_bytes);
+    return REAL(cuMemPoolTrimTo, (pool, keep_bytes));
+}
+
+CUresult ov_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    record("pool_get_attribute %p %d", (void *)pool, (int)attribute);
+    return REAL(cuMemPoolGetAttribute, (pool, attribute, value));
+}
+
+CUresult ov_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    record("pool_set_attribute %p %d", (void *)pool, (int)attribute);
+    return REAL(cuMemPoolSetAttribute, (pool, attribute, value));
+}
+
+CUresult ov_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count)
+{
+    record("pool_set_access %p count=%zu", (void *)pool, count);
+    return REAL(cuMemPoolSetAccess, (pool, desc, count));
+}
+
 /* 0x0f... is "ours". */
 bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
 {
@@ -114,14 +157,95 @@ void ov_foreign_removed(CUdeviceptr address)
     record("foreign_removed %#llx", address);
 }
 
-void ov_handle_added(CUmemGenericAllocationHandle handle, size_t bytes, const CUmemAllocationProp *prop)
+CUresult ov_mem_create(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *prop,
+                       unsigned long long flags)
 {
-    record("handle_added %#llx bytes=%zu location=%d", handle, bytes, prop->location.type);
+    record("mem_create bytes=%zu location=%d flags=%llu", bytes, (int)prop->location.type, flags);
+    return REAL(cuMemCreate, (out, bytes, prop, flags));
 }
 
-void ov_handle_removed(CUmemGenericAllocationHandle handle)
+CUresult ov_mem_release(CUmemGenericAllocationHandle handle)
 {
-    record("handle_removed %#llx", handle);
+    record("mem_release %#llx", handle);
+    return REAL(cuMemRelease, (handle));
+}
+
+CUresult ov_mem_retain(CUmemGenericAllocationHandle *out, void *address)
+{
+    record("mem_retain %p", address);
+    return REAL(cuMemRetainAllocationHandle, (out, address));
+}
+
+CUresult ov_mem_handle_properties(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle)
+{
+    record("mem_handle_properties %#llx", handle);
+    return REAL(cuMemGetAllocationPropertiesFromHandle, (prop, handle));
+}
+
+CUresult ov_mem_export(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+                       unsigned long long flags)
+{
+    record("mem_export %#llx type=%d flags=%llu", handle, (int)type, flags);
+    return REAL(cuMemExportToShareableHandle, (out, handle, type, flags));
+}
+
+CUresult ov_mem_address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr hint,
+                                unsigned long long flags)
+{
+    record("mem_address_reserve bytes=%zu alignment=%zu hint=%#llx flags=%llu", bytes, alignment, hint, flags);
+    return REAL(cuMemAddressReserve, (out, bytes, alignment, hint, flags));
+}
+
+CUresult ov_mem_address_free(CUdeviceptr address, size_t bytes)
+{
+    record("mem_address_free %#llx bytes=%zu", address, bytes);
+    return REAL(cuMemAddressFree, (address, bytes));
+}
+
+CUresult ov_mem_map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                    unsigned long long flags)
+{
+    record("mem_map %#llx bytes=%zu offset=%zu handle=%#llx flags=%llu", address, bytes, offset, handle, flags);
+    return REAL(cuMemMap, (address, bytes, offset, handle, flags));
+}
+
+CUresult ov_mem_unmap(CUdeviceptr address, size_t bytes)
+{
+    record("mem_unmap %#llx bytes=%zu", address, bytes);
+    return REAL(cuMemUnmap, (address, bytes));
+}
+
+CUresult ov_mem_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count)
+{
+    record("mem_set_access %#llx bytes=%zu count=%zu", address, bytes, count);
+    return REAL(cuMemSetAccess, (address, bytes, desc, count));
+}
+
+CUresult ov_mem_get_access(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+    record("mem_get_access %#llx", address);
+    return REAL(cuMemGetAccess, (flags, location, address));
+}
+
+/* 0x77 becomes 0x78; 0x79 cannot. */
+CUresult ov_mem_real_handle(CUmemGenericAllocationHandle *handle)
+{
+    record("mem_real_handle %#llx", *handle);
+    *handle = *handle == 0x77 ? 0x78 : *handle;
+    return *handle == 0x79 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+/* 0x0f... cannot. */
+CUresult ov_mem_reached(CUdeviceptr address, size_t bytes)
+{
+    record("mem_reached %#llx bytes=%zu", address, bytes);
+    return address >> 56 == 0x0f ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult ov_mem_given_away(CUdeviceptr address, size_t bytes)
+{
+    record("mem_given_away %#llx bytes=%zu", address, bytes);
+    return address >> 56 == 0x0f ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 static void record_copy(const char *what, const struct ov_copy *copy)
@@ -207,9 +331,14 @@ void ov_quiet_point(void)
     record("quiet_point");
 }
 
-void ov_capture_began(CUstream stream)
+void ov_capture_beginning(CUstream stream)
 {
-    record("capture_began %p", (void *)stream);
+    record("capture_beginning %p", (void *)stream);
+}
+
+void ov_capture_began(CUstream stream, CUresult result)
+{
+    record("capture_began %p result=%d", (void *)stream, result);
 }
 
 void ov_capture_ended(CUstream stream)
@@ -226,6 +355,11 @@ CUresult ov_graph_instantiating(CUgraph graph)
 void ov_graph_launching(CUgraphExec exec, CUstream stream)
 {
     record("graph_launching %p stream=%p", (void *)exec, (void *)stream);
+}
+
+void ov_graph_launched(CUgraphExec exec)
+{
+    record("graph_launched %p", (void *)exec);
 }
 
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)

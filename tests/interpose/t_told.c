@@ -46,9 +46,11 @@ static void other_memory(void)
     CHECK(elf_cuMemAllocManaged(&address, 50, 1) == 0 && address == 0x4000);
     EXPECT("driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50");
     CHECK(elf_cuMemAllocAsync(&address, 60, STREAM) == 0 && address == 0x5000);
-    EXPECT("driver cuMemAllocAsync", "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=60");
+    EXPECT(line("mem_alloc_async bytes=60 pool=(nil) stream=%p", (void *)STREAM), "driver cuMemAllocAsync",
+           "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=60");
     CHECK(elf_cuMemAllocAsync_ptsz(&address, 60, (CUstream)0xca) == 0); /* captured */
-    EXPECT("driver cuMemAllocAsync_ptsz", "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=0");
+    EXPECT("mem_alloc_async bytes=60 pool=(nil) stream=0xca", "driver cuMemAllocAsync_ptsz",
+           "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=0");
     CHECK(elf_cuMemAllocFromPoolAsync(&address, 70, NULL, STREAM) == 0 && address == 0x6000);
     EXPECT("driver cuMemAllocFromPoolAsync", "driver cuStreamIsCapturing", "foreign_added 0x6000 bytes=70 device=70");
     CHECK(elf_cuMemFreeAsync(0x5000, NULL) == 0);
@@ -61,20 +63,110 @@ static void other_memory(void)
     EXPECT(line("mem_free_async 0xf00000000000000 stream=%p", (void *)STREAM));
 }
 
+static void pools(void)
+{
+    const CUmemPoolProps props = {.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR};
+    const CUmemoryPool ours = (CUmemoryPool)0x0f, other = (CUmemoryPool)0x0e;
+    CUmemoryPool made = other;
+    CUdeviceptr address;
+    cuuint64_t value = 0;
+    attach();
+    CHECK(elf_cuMemPoolCreate(&made, &props) == 0);
+    EXPECT("driver cuMemPoolCreate", "pool_made 0xe types=1");
+    CHECK(elf_cuMemAllocFromPoolAsync(&address, 80, ours, NULL) == CUDA_ERROR_ALREADY_MAPPED); /* the engine's answer */
+    EXPECT(line("mem_alloc_async bytes=80 pool=0xf stream=%p", (void *)CU_STREAM_LEGACY));
+    CHECK(elf_cuMemAllocFromPoolAsync_ptsz(&address, 80, ours, NULL) == CUDA_ERROR_ALREADY_MAPPED);
+    EXPECT(line("mem_alloc_async bytes=80 pool=0xf stream=%p", (void *)CU_STREAM_PER_THREAD));
+    CHECK(elf_cuMemPoolTrimTo(ours, 5) == 0);
+    EXPECT("pool_trim 0xf keep=5", "driver cuMemPoolTrimTo");
+    CHECK(elf_cuMemPoolGetAttribute(ours, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value) == 0);
+    EXPECT(line("pool_get_attribute 0xf %d", (int)CU_MEMPOOL_ATTR_USED_MEM_CURRENT), "driver cuMemPoolGetAttribute");
+    CHECK(elf_cuMemPoolSetAttribute(ours, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &value) == 0);
+    EXPECT(line("pool_set_attribute 0xf %d", (int)CU_MEMPOOL_ATTR_USED_MEM_HIGH), "driver cuMemPoolSetAttribute");
+    CHECK(elf_cuMemPoolSetAccess(ours, NULL, 3) == 0);
+    EXPECT("pool_set_access 0xf count=3", "driver cuMemPoolSetAccess");
+    CHECK(elf_cuMemPoolDestroy(ours) == 0);
+    EXPECT("pool_gone 0xf", "driver cuMemPoolDestroy");
+}
+
 static void own_mappings(void)
 {
     const CUmemAllocationProp prop = {.location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+    CUmemAllocationProp got;
     CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    unsigned long long flags;
     attach();
     CHECK(elf_cuMemCreate(&handle, 4 << 20, &prop, 0) == 0 && handle == 0x77);
-    EXPECT("driver cuMemCreate",
-           line("handle_added 0x77 bytes=4194304 location=%d", (int)CU_MEM_LOCATION_TYPE_HOST_NUMA));
-    CHECK(elf_cuMemMap(0x40000000, 4 << 20, 0, handle, 0) == 0);
-    EXPECT("driver cuMemMap", "foreign_added 0x40000000 bytes=4194304 device=0");
-    CHECK(elf_cuMemRelease(handle) == 0);
-    EXPECT("handle_removed 0x77", "driver cuMemRelease");
+    EXPECT(line("mem_create bytes=4194304 location=%d flags=0", (int)CU_MEM_LOCATION_TYPE_HOST_NUMA),
+           "driver cuMemCreate");
+    CHECK(elf_cuMemAddressReserve(&address, 4 << 20, 7, 8, 9) == 0);
+    EXPECT("mem_address_reserve bytes=4194304 alignment=7 hint=0x8 flags=9", "driver cuMemAddressReserve");
+    CHECK(elf_cuMemMap(0x40000000, 4 << 20, 3, handle, 5) == 0);
+    EXPECT("mem_map 0x40000000 bytes=4194304 offset=3 handle=0x77 flags=5", "driver cuMemMap");
+    CHECK(elf_cuMemSetAccess(0x40000000, 4 << 20, NULL, 6) == 0);
+    EXPECT("mem_set_access 0x40000000 bytes=4194304 count=6", "driver cuMemSetAccess");
+    CHECK(elf_cuMemGetAccess(&flags, NULL, 0x40000000) == 0);
+    EXPECT("mem_get_access 0x40000000", "driver cuMemGetAccess");
+    CHECK(elf_cuMemRetainAllocationHandle(&handle, (void *)0x40000000) == 0);
+    EXPECT("mem_retain 0x40000000", "driver cuMemRetainAllocationHandle");
+    CHECK(elf_cuMemGetAllocationPropertiesFromHandle(&got, 0x77) == 0);
+    EXPECT("mem_handle_properties 0x77", "driver cuMemGetAllocationPropertiesFromHandle");
+    CHECK(elf_cuMemExportToShareableHandle(&flags, 0x77, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 4) == 0);
+    EXPECT("mem_export 0x77 type=1 flags=4", "driver cuMemExportToShareableHandle");
+    CHECK(elf_cuMemRelease(0x77) == 0);
+    EXPECT("mem_release 0x77", "driver cuMemRelease");
     CHECK(elf_cuMemUnmap(0x40000000, 4 << 20) == 0);
-    EXPECT("foreign_removed 0x40000000", "foreign_removed 0x40200000", "driver cuMemUnmap");
+    EXPECT("mem_unmap 0x40000000 bytes=4194304", "driver cuMemUnmap");
+    CHECK(elf_cuMemAddressFree(0x40000000, 4 << 20) == 0);
+    EXPECT("mem_address_free 0x40000000 bytes=4194304", "driver cuMemAddressFree");
+}
+
+/* Handles and addresses that go to the driver for other ends than mapping and launches. */
+static void memory_reached_otherwise(void)
+{
+    CUtexObject texture;
+    size_t offset;
+    attach();
+    CHECK(elf_cuMulticastBindMem(1, 2, 0x77, 3, 4, 5) == 0);
+    EXPECT("mem_real_handle 0x77", "driver cuMulticastBindMem");
+    CHECK(elf_cuMulticastBindMem(1, 2, 0x79, 3, 4, 5) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT("mem_real_handle 0x79");
+    CHECK(elf_cuMulticastBindAddr(1, 2, 0x1000, 4, 5) == 0);
+    EXPECT("mem_given_away 0x1000 bytes=4", "driver cuMulticastBindAddr");
+    CHECK(elf_cuMulticastBindAddr(1, 2, 0x0f00000000000000, 4, 5) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT("mem_given_away 0xf00000000000000 bytes=4");
+    CHECK(elf_cuMemGetHandleForAddressRange(&offset, 0x1000, 8, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) == 0);
+    EXPECT("mem_given_away 0x1000 bytes=8", "driver cuMemGetHandleForAddressRange");
+    CUarrayMapInfo list[2] = {{.memOperationType = CU_MEM_OPERATION_TYPE_MAP,
+                               .memHandleType = CU_MEM_HANDLE_TYPE_GENERIC,
+                               .memHandle = {.memHandle = 0x77}},
+                              {.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP}};
+    CHECK(elf_cuMemMapArrayAsync(list, 2, STREAM) == 0 && list[0].memHandle.memHandle == 0x77);
+    EXPECT("mem_real_handle 0x77", "driver cuMemMapArrayAsync");
+    CHECK(elf_cuMemMapArrayAsync_ptsz(list, 2, STREAM) == 0);
+    EXPECT("mem_real_handle 0x77", "driver cuMemMapArrayAsync_ptsz");
+    CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR,
+                                   .res.linear = {.devPtr = 0x1000, .sizeInBytes = 6}};
+    CHECK(elf_cuTexObjectCreate(&texture, &resource, NULL, NULL) == 0);
+    EXPECT("mem_reached 0x1000 bytes=6", "driver cuTexObjectCreate");
+    resource.res.linear.devPtr = 0x0f00000000000000;
+    CHECK(elf_cuTexObjectCreate(&texture, &resource, NULL, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT("mem_reached 0xf00000000000000 bytes=6");
+    resource = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_PITCH2D,
+                                    .res.pitch2D = {.devPtr = 0x2000, .pitchInBytes = 512, .height = 3}};
+    CHECK(elf_cuTexObjectCreate(&texture, &resource, NULL, NULL) == 0);
+    EXPECT("mem_reached 0x2000 bytes=1536", "driver cuTexObjectCreate");
+    resource = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_ARRAY};
+    CHECK(elf_cuTexObjectCreate(&texture, &resource, NULL, NULL) == 0);
+    EXPECT("driver cuTexObjectCreate");
+    CHECK(elf_cuTexRefSetAddress_v2(&offset, NULL, 0x1000, 7) == 0);
+    EXPECT("mem_reached 0x1000 bytes=7", "driver cuTexRefSetAddress_v2");
+    const CUDA_ARRAY_DESCRIPTOR desc = {.Height = 2};
+    CHECK(elf_cuTexRefSetAddress2D_v2(NULL, &desc, 0x1000, 512) == 0);
+    EXPECT("mem_reached 0x1000 bytes=1024", "driver cuTexRefSetAddress2D_v2");
+    CHECK(elf_cuTexRefSetAddress2D_v3(NULL, &desc, 0x1000, 512) == 0);
+    EXPECT("mem_reached 0x1000 bytes=1024", "driver cuTexRefSetAddress2D_v3");
 }
 
 /* Nothing is told of what failed, and no out-parameter is read or written. */
@@ -109,12 +201,12 @@ static void failures(void)
     CHECK(address == 0xdead && bytes == 0xdead && handle == 0xdead && module == (CUmodule)0xdead);
     CHECK(library == (CUlibrary)0xdead && function == (CUfunction)0xdead && kernel == (CUkernel)0xdead);
     CHECK(context == (CUcontext)0xdead);
-    static const char *const told[] = {"foreign_added",  "handle_added",   "module_loaded",
-                                       "library_loaded", "function_found", "kernel_found",
-                                       "peer_enabled",   "capture_began",  "quiet_point"};
+    static const char *const told[] = {"foreign_added", "module_loaded", "library_loaded", "function_found",
+                                       "kernel_found",  "peer_enabled",  "quiet_point"};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         CHECK(recorded(told[i]) == 0);
     }
+    CHECK(recorded("capture_began 0x57 result=2") == 1);
     record_forget();
     /* The end of a capture is told whatever came of it. */
     CHECK(elf_cuStreamEndCapture(STREAM, &graph) == 2 && graph == (CUgraph)0xdead);
@@ -246,11 +338,14 @@ static void captures(void)
     CUgraph graph;
     attach();
     CHECK(elf_cuStreamBeginCapture(STREAM) == 0);
-    EXPECT("driver cuStreamBeginCapture", line("capture_began %p", (void *)STREAM));
+#define BEGINS(driver, stream)                                               \
+    EXPECT(line("capture_beginning %p", (void *)(stream)), "driver " driver, \
+           line("capture_began %p result=0", (void *)(stream)))
+    BEGINS("cuStreamBeginCapture", STREAM);
     CHECK(elf_cuStreamBeginCapture_v2_ptsz(NULL, 0) == 0);
-    EXPECT("driver cuStreamBeginCapture_v2_ptsz", line("capture_began %p", (void *)CU_STREAM_PER_THREAD));
+    BEGINS("cuStreamBeginCapture_v2_ptsz", CU_STREAM_PER_THREAD);
     CHECK(elf_cuStreamBeginCaptureToGraph(STREAM, GRAPH, NULL, NULL, 0, 0) == 0);
-    EXPECT("driver cuStreamBeginCaptureToGraph", line("capture_began %p", (void *)STREAM));
+    BEGINS("cuStreamBeginCaptureToGraph", STREAM);
     CHECK(elf_cuStreamEndCapture_ptsz(NULL, &graph) == 0);
     EXPECT("driver cuStreamEndCapture_ptsz", line("capture_ended %p", (void *)CU_STREAM_PER_THREAD));
 }
@@ -272,9 +367,11 @@ static void instantiations(void)
     TAKES_IN(cuGraphExecUpdate_v2, (EXEC, GRAPH, NULL));
     TAKES_IN(cuGraphExecChildGraphNodeSetParams, (EXEC, NODE, GRAPH));
     CHECK(elf_cuGraphLaunch(EXEC, NULL) == 0);
-    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)CU_STREAM_LEGACY), "driver cuGraphLaunch");
+    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)CU_STREAM_LEGACY), "driver cuGraphLaunch",
+           line("graph_launched %p", (void *)EXEC));
     CHECK(elf_cuGraphLaunch_ptsz(EXEC, STREAM) == 0);
-    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)STREAM), "driver cuGraphLaunch_ptsz");
+    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)STREAM), "driver cuGraphLaunch_ptsz",
+           line("graph_launched %p", (void *)EXEC));
 }
 
 static void node_params(void)
@@ -353,6 +450,6 @@ static void ipc(void)
     EXPECT("driver cuIpcGetMemHandle", "mem_get_address_range 0x10", "driver cuMemGetAddressRange_v2");
 }
 
-TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(own_mappings), CASE(failures), CASE(modules), CASE(libraries),
-           CASE(enumerations), CASE(globals), CASE(quiet_points), CASE(contexts), CASE(captures), CASE(instantiations),
-           CASE(node_params), CASE(any_node_params), CASE(ipc))
+TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(pools), CASE(own_mappings), CASE(memory_reached_otherwise),
+           CASE(failures), CASE(modules), CASE(libraries), CASE(enumerations), CASE(globals), CASE(quiet_points),
+           CASE(contexts), CASE(captures), CASE(instantiations), CASE(node_params), CASE(any_node_params), CASE(ipc))
