@@ -3,7 +3,8 @@
  *
  * From the device to the host, much at a time, in three overlapping steps: threads touch fresh memory (populate.h), the
  * caller makes it known to the driver (pin.h), the device copies. What is to be streamed gets pinned masters, what is
- * to be read in place mapped ones (masters.h). Room is asked for before anything moves; what has none stays where it is.
+ * to be read in place mapped ones (masters.h). Room is asked for before anything moves; what has none stays where it
+ * is.
  *
  * All functions need an exclusive section of the engine. Device memory is given back before other is taken, so the
  * budget holds at every moment.

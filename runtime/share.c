@@ -1,4 +1,6 @@
+#ifndef _GNU_SOURCE /* the tool has it for all of its files */
 #define _GNU_SOURCE
+#endif
 #include "share.h"
 
 #include <dirent.h>
@@ -13,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "inspect.h"
+#include "hash.h"
 
 #define LAYOUT       1u
 #define MAGIC        0x6f76657273686f74ull /* "overshot" */
