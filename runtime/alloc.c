@@ -17,6 +17,7 @@ struct ov_other {
     size_t bytes, device_bytes;
     struct ov_handle *handle; /* of which it is a mapping, NULL: none that is known */
     bool small;               /* ours to ask for, the driver's to place; else foreign */
+    bool global;              /* foreign: of a module */
     UT_hash_handle hh;
 };
 
@@ -149,7 +150,7 @@ static void settle_other(struct ov_engine *engine, struct ov_other *other)
     free(other);
 }
 
-static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, struct ov_handle *handle)
+static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, struct ov_handle *handle, bool global)
 {
     struct ov_engine *engine = ov_engine_here();
     struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
@@ -160,6 +161,7 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, str
     other->bytes = bytes;
     other->device_bytes = device_bytes;
     other->handle = handle;
+    other->global = global;
     settle_other(engine, take_other(engine, address));
     pthread_mutex_lock(&engine->lock);
     HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
@@ -172,7 +174,12 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, str
 
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
 {
-    add_foreign(address, bytes, bytes_on_device, NULL);
+    add_foreign(address, bytes, bytes_on_device, NULL, false);
+}
+
+void ov_global_added(CUdeviceptr address, size_t bytes)
+{
+    add_foreign(address, bytes, 0, NULL, true);
 }
 
 void ov_foreign_removed(CUdeviceptr address)
@@ -192,7 +199,7 @@ void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocation
         handle->mappings++;
         pthread_mutex_unlock(&handle->engine->lock);
     }
-    add_foreign(address, bytes, 0, handle);
+    add_foreign(address, bytes, 0, handle, false);
 }
 
 /* A mapping of the program's own may have no access yet, or none for this device. */
@@ -210,7 +217,19 @@ void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdevi
     struct ov_other *other, *next;
     HASH_ITER(hh, engine->allocs.other, other, next)
     {
-        if (other->small || other->device_bytes > 0 || readable(engine, other->address)) {
+        if (!other->global && (other->small || other->device_bytes > 0 || readable(engine, other->address))) {
+            each(context, other->address, other->bytes);
+        }
+    }
+}
+
+void ov_globals_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
+                     void *context)
+{
+    struct ov_other *other, *next;
+    HASH_ITER(hh, engine->allocs.other, other, next)
+    {
+        if (other->global) {
             each(context, other->address, other->bytes);
         }
     }
@@ -238,6 +257,14 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
     return result;
 }
 
+static size_t budget_left(struct ov_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    size_t left = ov_ledger_left(&engine->ledger);
+    pthread_mutex_unlock(&engine->lock);
+    return left;
+}
+
 /* What was freed in stream order goes first: what is done at once, the rest when the device is. */
 static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
 {
@@ -257,7 +284,7 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
     bool planned = atomic_load(&engine->planned);
-    if (bytes <= ov_ledger_left(&engine->ledger) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
+    if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
         !(planned || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
         return;
     }
@@ -306,7 +333,7 @@ void ov_alloc_grew(struct ov_engine *engine, bool on_host)
     if (on_host && !engine->armed) {
         ov_engine_arm(engine, "the budget is used up");
     } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
-               ov_ledger_left(&engine->ledger) < engine->ledger.budget_bytes / 2) {
+               budget_left(engine) < engine->ledger.budget_bytes / 2) {
         ov_engine_arm(engine, "half of the budget is used");
     }
 }

@@ -78,6 +78,9 @@ void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocation
 /* Calls each() for every allocation outside the arena that holds device memory of a known extent. */
 void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
                     void *context);
+/* The same for module globals: constant ones among them, so only copies may read them. */
+void ov_globals_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
+                     void *context);
 /* Whether an address lies in one of them. Slow: for discovery. */
 bool ov_others_hold(const struct ov_engine *engine, uint64_t address);
 /* Frees what was freed during captures. In an exclusive section without captures. */

@@ -54,12 +54,12 @@ struct ov_extent {
 };
 
 struct ov_arena {
-    CUdeviceptr base, mirror; /* of this device's slice */
-    uint32_t page_count;      /* in the slice */
-    uint32_t high_page;       /* pages from here on were never used */
-    struct ov_page *page;     /* mapped lazily */
-    _Atomic uint32_t *unit;   /* of a page: 1 + index of the streamed unit, 0: none; read without a lock */
-    struct ov_extent *hole;   /* free pages below high_page, by address */
+    CUdeviceptr base, mirror;   /* of this device's slice */
+    uint32_t page_count;        /* in the slice */
+    _Atomic uint32_t high_page; /* pages from here on were never used; read without the lock for copies */
+    struct ov_page *page;       /* mapped lazily */
+    _Atomic uint32_t *unit;     /* of a page: 1 + index of the streamed unit, 0: none; read without a lock */
+    struct ov_extent *hole;     /* free pages below high_page, by address */
     size_t hole_count, hole_room;
     CUdevice device;
     int numa_node;           /* host memory comes from here */

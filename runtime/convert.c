@@ -16,8 +16,7 @@
 CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages)
 {
     CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
-    CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
-    return result != CUDA_SUCCESS ? result : synced;
+    return ov_finish(engine, engine->ring.side, result);
 }
 
 uint32_t ov_pages_written(const struct ov_engine *engine)
@@ -348,7 +347,7 @@ static void measure_link(struct ov_engine *engine)
                 }
             }
             (void)ov_cu->cuEventRecord(end, ring->side);
-            (void)ov_cu->cuStreamSynchronize(ring->side);
+            (void)ov_finish(engine, ring->side, CUDA_SUCCESS);
             if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
                 double rate = COPIES * (double)largest->bytes / (ms * 1e-3);
                 ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;
@@ -387,8 +386,7 @@ static void verify_masters(struct ov_engine *engine)
         }
         CUdeviceptr there = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
         CUresult result = ov_master_fetch(engine, there, unit->first, unit->pages, ring->side);
-        CUresult synced = ov_cu->cuStreamSynchronize(ring->side);
-        bool arrived = result == CUDA_SUCCESS && synced == CUDA_SUCCESS;
+        bool arrived = ov_finish(engine, ring->side, result) == CUDA_SUCCESS;
         for (uint32_t p = 0; p < unit->pages; p++) {
             struct ov_page_digest digest;
             const struct ov_memo *memo = &engine->learn.memo[unit->first + p];
@@ -482,27 +480,21 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     return true;
 }
 
-/* While nothing was streamed, nobody watched the units: those that changed since they were studied are no weights for
- * now. */
+/* While nothing was streamed, nobody watched the units: those that changed since they were studied, or are named in
+ * memory by now, are not streamed. Nor is anything when that cannot be told. */
 static void drop_changed(struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    for (uint32_t i = 0; i < runs->count; i++) {
-        struct ov_alloc *alloc = ov_alloc_of(engine, runs->item[i].first);
-        if (alloc != NULL && engine->arena.page[runs->item[i].first].backing != OV_RING) {
-            alloc->dirty = true;
-        }
-    }
     uint64_t now = engine->learn.head;
-    if (ov_learn_hash(engine) != CUDA_SUCCESS) {
-        return;
-    }
+    bool known = ov_learn_look_again(engine) == CUDA_SUCCESS;
     for (uint32_t i = 0; i < runs->count; i++) {
+        bool changed = !known || (runs->item[i].marks & OV_MARK_HIDDEN) != 0;
         for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
-            if (engine->arena.page[p].backing != OV_RING && engine->learn.memo[p].since >= now &&
-                now > engine->learn.studied) {
-                runs->item[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
-            }
+            changed = changed || (engine->arena.page[p].backing != OV_RING && engine->learn.memo[p].since >= now &&
+                                  now > engine->learn.studied);
+        }
+        if (changed) {
+            runs->item[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
         }
     }
 }

@@ -9,6 +9,8 @@
 #include "gate.h"
 #include "log.h"
 #include "runtime.h"
+#include "search.h"
+#include "zerocopy.h"
 
 static size_t span_bytes(const struct ov_span *span)
 {
@@ -63,46 +65,30 @@ static CUresult serve_span(const struct ov_span *span, bool capturing)
     return CUDA_SUCCESS;
 }
 
-static bool anything_streamed(void)
+/* Copies between two addresses of the device may come from host memory, too. */
+static void find_host_source(struct ov_copy *copy)
 {
-    for (int slice = 0; slice < OV_DEVICES; slice++) {
-        const struct ov_engine *engine = ov_engine_at(slice);
-        if (engine != NULL && atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Addresses of streamed units in what is uploaded: from now on they can be reached without being named. */
-static void search_row(struct ov_copy *copy, const char *row, size_t bytes)
-{
-    for (size_t at = (8 - copy->dst.address % 8) % 8; at + 8 <= bytes; at += 8) {
-        uint64_t word;
-        memcpy(&word, row + at, sizeof word);
-        struct ov_engine *engine = ov_engine_of(word);
-        if (engine == NULL || !atomic_load_explicit(&engine->planned, memory_order_relaxed)) {
-            continue;
-        }
-        uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, word);
-        if (ov_is_unit(unit)) {
-            CUresult result = take_out(engine, word, word + 1, OV_MARK_HIDDEN);
-            copy->refused = copy->refused != CUDA_SUCCESS ? copy->refused : result;
-        }
+    struct ov_zerocopy range;
+    if (copy->host_source == NULL && copy->src.address != 0 && ov_zerocopy_find(copy->src.address, &range) &&
+        range.host != NULL) {
+        copy->host_source = range.host + (copy->src.address - range.address);
     }
 }
 
 /* The source's own rows and pitch: what lies between its rows need not be readable. */
 static void search_payload(struct ov_copy *copy)
 {
-    if (!anything_streamed()) {
+    if (!ov_search_needed()) {
         return;
     }
     bool pitched = copy->src.rows > 1;
     size_t rows = pitched ? copy->src.rows : 1;
     size_t bytes = pitched || copy->src.bytes > 0 ? copy->src.bytes : copy->dst.bytes;
     for (size_t row = 0; row < rows; row++) {
-        search_row(copy, (const char *)copy->host_source + row * copy->src.pitch_bytes, bytes);
+        size_t skip = (8 - copy->dst.address % 8) % 8; /* addresses are aligned where they end up */
+        const char *from = (const char *)copy->host_source + row * copy->src.pitch_bytes;
+        CUresult result = bytes > skip ? ov_search(from + skip, bytes - skip, NULL) : CUDA_SUCCESS;
+        copy->refused = copy->refused != CUDA_SUCCESS ? copy->refused : result;
     }
 }
 
@@ -136,6 +122,9 @@ void ov_copy_begin(struct ov_copy *copy)
                             copy->src.address != 0 || copy->host_source != NULL);
         }
         pthread_mutex_unlock(&engine->lock);
+    }
+    if (armed && !capturing && copy->dst.address != 0) {
+        find_host_source(copy);
     }
     if (armed && !capturing && copy->host_source != NULL && copy->dst.address != 0) {
         search_payload(copy);

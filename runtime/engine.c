@@ -16,7 +16,7 @@ struct ov_options ov_opt;
 _Atomic int ov_captures;
 
 static struct ov_engine *_Atomic engines[OV_DEVICES]; /* by slice, which is the device's ordinal */
-static bool refused[OV_DEVICES];                      /* devices that cannot be managed; said once */
+static _Atomic bool refused[OV_DEVICES];              /* devices that cannot be managed; said once */
 static int devices;
 static struct ov_engine *closed; /* those whose context went away: kept, see ov_engine_close */
 static bool reserved, reserve_failed;
@@ -240,6 +240,15 @@ static CUresult wait_for_device(const struct ov_engine *engine)
     return result;
 }
 
+CUresult ov_finish(struct ov_engine *engine, CUstream stream, CUresult result)
+{
+    CUresult waited = ov_cu->cuStreamSynchronize(stream);
+    if (waited != CUDA_SUCCESS && (waited = ov_cu->cuStreamSynchronize(stream)) != CUDA_SUCCESS) {
+        engine->arena.frozen = waited;
+    }
+    return result != CUDA_SUCCESS ? result : waited;
+}
+
 void ov_note_foreign(struct ov_engine *engine, CUcontext context)
 {
     pthread_mutex_lock(&engine->lock);
@@ -335,7 +344,8 @@ void ov_engine_close(struct ov_engine *engine)
     (void)ov_masters_close(engine);
     ov_learn_close(engine);
     atomic_store(&engine->planned, false);
-    engine->armed = engine->learning = false;
+    engine->armed = false;
+    engine->learning = false;
     atomic_store(&engine->learning_now, false);
     pthread_mutex_unlock(&engine->lock);
     ov_context_leave(entered);

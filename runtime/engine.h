@@ -56,11 +56,11 @@ struct ov_engine {
     struct ov_ring ring;       /* units and their places */
     struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;
-    bool armed;
+    _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
-    _Atomic bool learning_now; /* the same, read without the lock in the launch path */
-    bool streaming_barred;     /* something was met that may reach any unit (an opaque kernel) */
-    unsigned plans;            /* made so far; the last one's pages, for the summary: */
+    _Atomic bool learning_now;     /* the same, read without the lock in the launch path */
+    _Atomic bool streaming_barred; /* something was met that may reach any unit (an opaque kernel); as armed */
+    unsigned plans;                /* made so far; the last one's pages, for the summary: */
     struct {
         size_t resident, streamed, host, ring, units;
     } last_plan;
@@ -119,6 +119,11 @@ struct ov_exclusive {
 CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *section, const char *by);
 #define ov_exclusive_begin(engine, section) ov_exclusive_begin_by(engine, section, __func__)
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section);
+
+/* In an exclusive section: waits for one of our own streams, whatever became of the work on it, which `result` says; it
+ * is returned, or the wait's error. If the wait fails, the work may be under way: no mapping is taken away any more in
+ * this section, not even to undo what was begun. */
+CUresult ov_finish(struct ov_engine *engine, CUstream stream, CUresult result);
 
 /* A context that is not the engine's works with its memory. */
 void ov_note_foreign(struct ov_engine *engine, CUcontext context);

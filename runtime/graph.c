@@ -8,9 +8,11 @@
 #include "convert.h"
 #include "engine.h"
 #include "gate.h"
+#include "graph_source.h"
 #include "log.h"
 #include "runtime.h"
 #include "scan.h"
+#include "search.h"
 
 #define CHILD_DEPTH 16
 
@@ -225,13 +227,14 @@ CUresult ov_graph_instantiating(CUgraph graph)
     return walk(graph, 0);
 }
 
-/* What it touches left the ring when it was instantiated. But its pages may be hashed, or be on their way to another
- * tier: like any other work it starts before that or afterwards. */
-void ov_graph_launching(CUgraphExec exec, CUstream stream)
+/* What it touches left the ring when it was instantiated; what it uploads is another matter. And its pages may be
+ * hashed, or be on their way to another tier: like any other work it starts before that or afterwards. */
+CUresult ov_graph_launching(CUgraphExec exec, CUstream stream)
 {
-    (void)exec;
     (void)stream;
     ov_gate_enter();
+    bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
+    return armed && ov_search_needed() ? ov_graph_source_search(exec) : CUDA_SUCCESS;
 }
 
 void ov_graph_launched(CUgraphExec exec)

@@ -6,9 +6,10 @@
 #include "engine.h"
 #include "log.h"
 
-#define LANES       512u
-#define FOUND_SLOTS ((size_t)1 << 18) /* the table of marked pages, modulo its size: a collision only marks too much \
-                                       */
+#define LANES 512u
+#define FOUND_SLOTS                                                                                  \
+    ((size_t)1 << 18) /* the table of marked pages, modulo its size: a collision only marks too much \
+                       */
 #define BATCH_PAGES   128u
 #define PARTIAL_BYTES ((size_t)BATCH_PAGES * LANES * sizeof(struct ov_page_digest))
 #define PAGE_WORDS    (OV_PAGE_BYTES / 8)
@@ -30,7 +31,8 @@ CUresult ov_inspect_open(struct ov_engine *engine)
     int least = 0, greatest = 0;
     (void)ov_cu->cuCtxGetStreamPriorityRange(&least, &greatest);
     inspect->found = calloc(FOUND_SLOTS, 1);
-    CUresult result = inspect->found != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    inspect->named = calloc(FOUND_SLOTS, 1);
+    CUresult result = inspect->found != NULL && inspect->named != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuModuleLoadData(&inspect->module, ov_inspect_ptx);
     }
@@ -57,6 +59,7 @@ void ov_inspect_close(struct ov_engine *engine)
         ov_disown_device(&engine->arena, OV_FOR_SCRATCH, 1, &inspect->handle, inspect->scratch);
     }
     free(inspect->found);
+    free(inspect->named);
     memset(inspect, 0, sizeof *inspect);
 }
 
@@ -79,9 +82,7 @@ static CUresult digest_batch(struct ov_engine *engine, CUdeviceptr address, size
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuMemcpyDtoHAsync_v2(out, total, pages * sizeof *out, inspect->stream);
     }
-    /* Also when one of them failed: what was enqueued before it must not be under way when we go on. */
-    CUresult synced = ov_cu->cuStreamSynchronize(inspect->stream);
-    return result == CUDA_SUCCESS ? synced : result;
+    return ov_finish(engine, inspect->stream, result);
 }
 
 CUresult ov_inspect_pages(struct ov_engine *engine, CUdeviceptr address, uint32_t pages, struct ov_page_digest *out)
@@ -116,23 +117,46 @@ CUresult ov_inspect_range(struct ov_engine *engine, CUdeviceptr address, size_t 
     return result;
 }
 
+CUresult ov_inspect_copied(struct ov_engine *engine, CUdeviceptr address, size_t bytes, struct ov_page_digest *out)
+{
+    const struct ov_inspect *inspect = &engine->inspect;
+    const uint64_t base = engine->arena.base, limit = (uint64_t)engine->arena.high_page << OV_PAGE_SHIFT;
+    uint64_t piece[2048];
+    CUresult result = CUDA_SUCCESS;
+    memset(out, 0, sizeof *out);
+    for (size_t done = 0; done < bytes && result == CUDA_SUCCESS; done += sizeof piece) {
+        size_t size = bytes - done < sizeof piece ? bytes - done : sizeof piece;
+        result = ov_cu->cuMemcpyDtoHAsync_v2(piece, address + done, size, inspect->stream);
+        CUresult synced = ov_cu->cuStreamSynchronize(inspect->stream);
+        result = result != CUDA_SUCCESS ? result : synced;
+        for (size_t i = 0; i < size / 8 && result == CUDA_SUCCESS; i++) {
+            if (piece[i] - base < limit) {
+                inspect->named[((piece[i] - base) >> OV_PAGE_SHIFT) % FOUND_SLOTS] = 1;
+                out->addresses += piece[i] * (2 * (done / 8 + i) + 1);
+            }
+        }
+    }
+    return result;
+}
+
 CUresult ov_inspect_fetch(struct ov_engine *engine)
 {
     const struct ov_inspect *inspect = &engine->inspect;
     CUresult result =
         ov_cu->cuMemcpyDtoHAsync_v2(inspect->found, inspect->scratch + FOUND_AT, FOUND_SLOTS, inspect->stream);
-    return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
+    return ov_finish(engine, inspect->stream, result);
 }
 
 bool ov_inspect_points_to(const struct ov_inspect *inspect, uint32_t page)
 {
-    return inspect->found[page % FOUND_SLOTS] != 0;
+    return (inspect->found[page % FOUND_SLOTS] | inspect->named[page % FOUND_SLOTS]) != 0;
 }
 
 CUresult ov_inspect_clear(struct ov_engine *engine)
 {
     const struct ov_inspect *inspect = &engine->inspect;
     memset(inspect->found, 0, FOUND_SLOTS);
+    memset(inspect->named, 0, FOUND_SLOTS);
     CUresult result = ov_cu->cuMemsetD8Async(inspect->scratch + FOUND_AT, 0, FOUND_SLOTS, inspect->stream);
-    return result == CUDA_SUCCESS ? ov_cu->cuStreamSynchronize(inspect->stream) : result;
+    return ov_finish(engine, inspect->stream, result);
 }

@@ -32,6 +32,7 @@ struct ov_inspect {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr scratch;
     uint8_t *found; /* host copy of the table of pages pointed to, see ov_inspect_points_to */
+    uint8_t *named; /* the same of what was searched on the host */
 };
 
 struct ov_engine;
@@ -44,6 +45,8 @@ CUresult ov_inspect_pages(struct ov_engine *engine, CUdeviceptr address, uint32_
 /* The digest of addresses in [address, address + bytes), any 8-byte-aligned range; used for memory outside the arena.
  */
 CUresult ov_inspect_range(struct ov_engine *engine, CUdeviceptr address, size_t bytes, struct ov_page_digest *out);
+/* The same for memory that only copies may read: on the host. The hash is left out. */
+CUresult ov_inspect_copied(struct ov_engine *engine, CUdeviceptr address, size_t bytes, struct ov_page_digest *out);
 /* Fetches the table of what was pointed to since the last clear. */
 CUresult ov_inspect_fetch(struct ov_engine *engine);
 bool ov_inspect_points_to(const struct ov_inspect *inspect, uint32_t page);

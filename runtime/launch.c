@@ -14,7 +14,9 @@
 #include "log.h"
 #include "runtime.h"
 #include "scan.h"
+#include "search.h"
 #include "watch.h"
+#include "zerocopy.h"
 
 /* Rounds of taking units out of the ring before a launch is given up: each round takes out at least one unit, so this
  * is only reached when the driver refuses everything. */
@@ -196,7 +198,7 @@ static CUresult leave_path(struct ov_engine *engine, struct ov_launch *launch, c
     }
     bool outputs = verdict.unknown || wants_watch(engine, launch);
     if ((verdict.trials > 0 || outputs) && section.idle && launch->watch == NULL) {
-        launch->watch = ov_watch_begin(engine, touches, verdict.on_trial, verdict.trials, outputs);
+        launch->watch = ov_watch_begin(engine, launch, touches, verdict.on_trial, verdict.trials, outputs);
         if (launch->kernel != NULL && outputs) {
             atomic_fetch_add(&launch->kernel->watched, 1);
         }
@@ -343,6 +345,24 @@ static CUresult bar_if_streaming(const struct ov_launch *launch)
     return CUDA_SUCCESS;
 }
 
+static void search_word(void *context, uint64_t word, uint32_t slot)
+{
+    CUresult *result = context, found = ov_zerocopy_exposed(word);
+    (void)slot;
+    *result = *result != CUDA_SUCCESS ? *result : found;
+}
+
+/* The launch passes memory that the CPU may have stored addresses in. What a captured one does is seen when its graph
+ * is launched (graph_source.h). */
+__attribute__((noinline, cold)) static CUresult serve_exposed(const struct ov_launch *launch)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (ov_search_needed() && !ov_capturing(launch->stream)) {
+        ov_scan_words(launch->kernel, launch, search_word, &result);
+    }
+    return result;
+}
+
 CUresult ov_launch_begin(struct ov_launch *launch)
 {
     ov_gate_enter();
@@ -357,10 +377,11 @@ CUresult ov_launch_begin(struct ov_launch *launch)
     launch->kernel = ov_kernel_of(launch->function);
     ov_scan(launch->kernel, launch, &touches);
     CUresult result = __builtin_expect(touches.incomplete, 0) ? bar_if_streaming(launch) : CUDA_SUCCESS;
-    struct ov_engine *engine = touches.count > 0 ? concerned(&touches) : NULL;
-    if (engine != NULL && result == CUDA_SUCCESS) {
-        result = serve(engine, launch, &touches);
+    if (__builtin_expect(touches.exposed, 0) && result == CUDA_SUCCESS) {
+        result = serve_exposed(launch);
     }
+    struct ov_engine *engine = touches.count > 0 ? concerned(&touches) : NULL;
+    result = engine == NULL || result != CUDA_SUCCESS ? result : serve(engine, launch, &touches);
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
         ov_launch_end(launch, result);
     }

@@ -44,12 +44,14 @@ void ov_learn_start(struct ov_engine *engine)
 {
     struct ov_learn *learn = &engine->learn;
     learn->start = learn->head;
-    learn->attempts = 0;
+    learn->attempts = learn->units_seen = 0;
+    learn->settled = false;
     learn->launches = 0;
     learn->visits_wanted = ov_opt.discovery_cycles;
     learn->last_address = 0;
     for (uint32_t i = 0; i < engine->allocs.count; i++) {
         engine->allocs.item[i].visits = 0;
+        engine->allocs.item[i].dirty = true; /* nobody looked at who wrote there since the last discovery */
     }
 }
 
@@ -178,12 +180,24 @@ static CUresult hash_alloc(struct ov_engine *engine, struct ov_alloc *alloc)
     return result;
 }
 
+/* A graph or an address in memory leads there, so launches that were not logged may have written. */
+static bool reached_unseen(const struct ov_engine *engine, const struct ov_alloc *alloc)
+{
+    for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
+        if ((engine->learn.memo[p].marks & (OV_MARK_GRAPH | OV_MARK_HIDDEN)) != 0 ||
+            ov_inspect_points_to(&engine->inspect, p)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 CUresult ov_learn_hash(struct ov_engine *engine)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < engine->allocs.count && result == CUDA_SUCCESS; i++) {
         struct ov_alloc *alloc = &engine->allocs.item[i];
-        if (alloc->ordinal != 0 && alloc->dirty) {
+        if (alloc->ordinal != 0 && (alloc->dirty || reached_unseen(engine, alloc))) {
             result = hash_alloc(engine, alloc);
         }
     }
@@ -216,15 +230,23 @@ void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark
     if (alloc == NULL || engine->learn.memo == NULL) {
         return;
     }
-    uint32_t first = alloc->first, pages = alloc->pages;
+    uint32_t first = alloc->first, end = alloc->first + alloc->pages;
     const struct ov_runs *runs = &engine->learn.runs;
     for (uint32_t i = 0; i < runs->count; i++) {
-        if (address >= runs->item[i].begin && address < runs->item[i].end) {
-            first = runs->item[i].first;
-            pages = runs->item[i].pages;
+        const struct ov_run *run = &runs->item[i];
+        uint32_t run_end = run->first + run->pages;
+        if (address >= run->begin && address < run->end) {
+            first = run->first;
+            end = run_end;
+            break;
+        }
+        /* Runs begin at trusted boundaries, which is as far as an address reaches. */
+        if (alloc->reserved && run->ordinal == alloc->ordinal) {
+            first = run->end <= address && run_end > first ? run_end : first;
+            end = run->begin > address && run->first < end ? run->first : end;
         }
     }
-    for (uint32_t p = first; p < first + pages; p++) {
+    for (uint32_t p = first; p < end; p++) {
         engine->learn.memo[p].marks |= (uint8_t)mark;
     }
 }

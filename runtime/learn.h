@@ -89,12 +89,17 @@ struct ov_learn {
     uint32_t launches;
     uint64_t last_address;  /* of the last logged touch, for visits */
     uint32_t visits_wanted; /* before the next attempt */
-    unsigned attempts;      /* in this discovery */
+    unsigned attempts;      /* in this discovery, since the picture last was half of what it is */
+    uint32_t units_seen;    /* by the last attempt */
+    bool settled;           /* there is a plan, but for lack of a period: only one with a period replaces it */
     bool fresh;             /* the runs were formed at this very quiet point */
     uint64_t studied;       /* place in the log of the study that formed the runs */
     struct ov_memo *memo;   /* per page of the arena, mapped lazily */
     struct ov_runs runs;
 };
+
+/* Studies without a period before a plan is made all the same; twice as many, and it is no longer looked for. */
+#define OV_PATIENCE 3u
 
 #define OV_LOG_ENTRIES ((uint64_t)1 << 20)
 
@@ -111,9 +116,13 @@ bool ov_learn_due(const struct ov_engine *engine);
 CUresult ov_learn_hash(struct ov_engine *engine);
 /* Hashes, then forms engine->learn.runs anew. False: no clear picture yet, the old runs stay. */
 bool ov_learn_study(struct ov_engine *engine);
+/* Hashes and searches all memory again, for a plan that is made of an earlier study: what is named in memory by now may
+ * not be streamed any more. */
+CUresult ov_learn_look_again(struct ov_engine *engine);
 /* A copy (from_copy) or a fill changed [address, address + bytes). */
 void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy);
-/* Marks all pages of the run, or allocation, around an address. */
+/* Marks all pages of the run around an address; outside of runs all pages of the allocation, in a reservation those up
+ * to the next runs. */
 void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark);
 /* Forgets what is known of pages: they were freed. */
 void ov_learn_forget(struct ov_engine *engine, uint32_t first, uint32_t pages);

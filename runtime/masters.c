@@ -197,8 +197,7 @@ static CUresult evacuate_piece(struct ov_engine *engine, uint32_t first, uint32_
     result = from.pageable
                  ? ov_cu->cuMemcpyHtoDAsync_v2(to, (const void *)(uintptr_t)from.address, bytes, engine->ring.side)
                  : ov_cu->cuMemcpyAsync(to, from.address, bytes, engine->ring.side);
-    CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
-    result = result != CUDA_SUCCESS ? result : synced;
+    result = ov_finish(engine, engine->ring.side, result);
     if (result != CUDA_SUCCESS) {
         ov_drop_mapped(arena, first, pages);
         return result;

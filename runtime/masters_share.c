@@ -43,9 +43,8 @@ static bool is_true(struct ov_engine *engine, const struct ov_unit *unit, const 
     struct ov_page_digest digest[OV_PIN_PAGES];
     CUdeviceptr window = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
     CUresult result = ov_cu->cuMemcpyHtoDAsync_v2(window, pin->host, (size_t)pages << OV_PAGE_SHIFT, ring->side);
-    CUresult synced = ov_cu->cuStreamSynchronize(ring->side);
-    if (result != CUDA_SUCCESS || synced != CUDA_SUCCESS ||
-        ov_inspect_pages(engine, window, pages, digest) != CUDA_SUCCESS) {
+    result = ov_finish(engine, ring->side, result);
+    if (result != CUDA_SUCCESS || ov_inspect_pages(engine, window, pages, digest) != CUDA_SUCCESS) {
         return false;
     }
     for (uint32_t p = 0; p < pages; p++) {
@@ -72,8 +71,7 @@ static CUresult fill(struct ov_engine *engine, char *to, uint32_t first, uint32_
         }
         done += piece.pages;
     }
-    CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
-    return result != CUDA_SUCCESS ? result : synced;
+    return ov_finish(engine, engine->ring.side, result);
 }
 
 /* The pin takes the place of the private masters. */

@@ -16,12 +16,6 @@
 
 /* ---- one stretch ---- */
 
-static CUresult wait_side(struct ov_engine *engine, CUresult result)
-{
-    CUresult synced = ov_cu->cuStreamSynchronize(engine->ring.side);
-    return result != CUDA_SUCCESS ? result : synced;
-}
-
 CUresult ov_move_home(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
     CUresult result = ov_master_evacuate(engine, first, pages);
@@ -37,7 +31,7 @@ CUresult ov_move_to_host(struct ov_engine *engine, uint32_t first, uint32_t page
     }
     result = ov_cu->cuMemcpyAsync(ov_mirror_address(arena, first), ov_page_address(arena, first),
                                   (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
-    result = wait_side(engine, result);
+    result = ov_finish(engine, engine->ring.side, result);
     if (result == CUDA_SUCCESS) {
         result = ov_unback(arena, first, pages);
     }
@@ -64,7 +58,7 @@ CUresult ov_move_to_device(struct ov_engine *engine, uint32_t first, uint32_t pa
         return home != CUDA_SUCCESS ? home : result;
     }
     result = ov_master_fetch(engine, ov_page_address(arena, first), first, pages, engine->ring.side);
-    result = wait_side(engine, result);
+    result = ov_finish(engine, engine->ring.side, result);
     if (result != CUDA_SUCCESS) {
         if (ov_unback(arena, first, pages) == CUDA_SUCCESS) {
             (void)ov_move_home(engine, first, pages); /* the masters still are the truth */
@@ -207,7 +201,7 @@ static bool out_mapped(struct out *out, const struct piece *piece)
     }
     out->room_bytes -= bytes;
     if (copy_out(out, piece, NULL) != CUDA_SUCCESS) {
-        (void)wait_side(out->engine, CUDA_SUCCESS);
+        (void)ov_finish(out->engine, out->engine->ring.side, CUDA_SUCCESS);
         ov_drop_masters(arena, piece->first, piece->pages);
     }
     return true;
@@ -270,7 +264,7 @@ static size_t out_pinned(struct out *out, const struct piece *piece, size_t coun
         ov_master_attach(engine, piece[at].first, piece[at].pages, pin);
         pinning->pin[at] = NULL;
         if (copy_out(out, &piece[at], pin) != CUDA_SUCCESS) {
-            (void)wait_side(engine, CUDA_SUCCESS);
+            (void)ov_finish(engine, engine->ring.side, CUDA_SUCCESS);
             ov_drop_masters(&engine->arena, piece[at].first, piece[at].pages);
         }
     }
@@ -341,7 +335,7 @@ static void move_group(struct out *out, struct pinning *pinning)
     const struct group *group = &out->group;
     uint32_t stayed = 0;
     make_masters(out, pinning);
-    bool copied = wait_side(out->engine, CUDA_SUCCESS) == CUDA_SUCCESS;
+    bool copied = ov_finish(out->engine, out->engine->ring.side, CUDA_SUCCESS) == CUDA_SUCCESS;
     for (size_t i = 0; i < group->chunks; i++) {
         struct ov_extent chunk = group->chunk[i];
         if (!copied || !has_masters(arena, chunk) || ov_unback(arena, chunk.first, chunk.pages) != CUDA_SUCCESS) {

@@ -56,10 +56,11 @@ static void study(struct ov_engine *engine)
         atomic_store(&engine->learning_now, false);
         return;
     }
-    if (studied && ov_plan_and_convert(engine, 0, 0)) {
-        engine->learning = false;
-        atomic_store(&engine->learning_now, false);
-        engine->replan_soon = false;
+    bool planned = studied && ov_plan_and_convert(engine, 0, 0);
+    if (planned || engine->learn.settled) { /* a period may yet show */
+        engine->learning = engine->learn.settled && engine->learn.attempts < 2 * OV_PATIENCE;
+        atomic_store(&engine->learning_now, engine->learning);
+        engine->replan_soon = engine->replan_soon && !planned;
     }
 }
 

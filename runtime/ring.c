@@ -197,14 +197,15 @@ static void account_stall(struct ov_ring *ring, struct ov_unit *unit)
     unit->timed = false;
 }
 
-/* One copy in so many is timed. */
+/* One copy in so many is timed, at first more: a short run wants a figure, too. */
 #define METER_EVERY 16u
+#define METER_FIRST 3u
 
 static bool meter_begin(struct ov_ring *ring, size_t bytes)
 {
     struct ov_meter *meter = &ring->meter;
     float ms = 0;
-    if (!ov_opt.summary || ring->loads % METER_EVERY != 0) {
+    if (!ov_opt.summary || ring->loads % (ring->loads < 4 * METER_EVERY ? METER_FIRST : METER_EVERY) != 0) {
         return false;
     }
     if (meter->bytes > 0) {
@@ -440,10 +441,7 @@ CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
         !ov_master_is_private(&engine->arena, unit->first, unit->pages)) {
         return CUDA_ERROR_NOT_READY;
     }
-    CUresult result = unit->loaded ? CUDA_SUCCESS : load(engine, index);
-    if (result == CUDA_SUCCESS) {
-        result = ov_cu->cuStreamSynchronize(ring->side);
-    }
+    CUresult result = ov_finish(engine, ring->side, unit->loaded ? CUDA_SUCCESS : load(engine, index));
     if (result == CUDA_SUCCESS) {
         result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -479,8 +477,7 @@ CUresult ov_ring_write_back(struct ov_engine *engine, const struct ov_unit *unit
     struct ov_ring *ring = &engine->ring;
     CUdeviceptr from = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
     CUresult result = ov_master_store(engine, unit->first, unit->pages, from, ring->side);
-    CUresult synced = ov_cu->cuStreamSynchronize(ring->side);
-    return result != CUDA_SUCCESS ? result : synced;
+    return ov_finish(engine, ring->side, result);
 }
 
 /* Remembers that the stream reads the unit up to this point. */
@@ -534,7 +531,7 @@ CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit)
         result = ov_cu->cuEventSynchronize(unit->reader[i].event);
     }
     if (result == CUDA_SUCCESS && unit->load != 0) {
-        result = ov_cu->cuStreamSynchronize(engine->ring.side);
+        result = ov_finish(engine, engine->ring.side, CUDA_SUCCESS);
     }
     return result;
 }

@@ -9,6 +9,7 @@
 #include "log.h"
 #include "options.h"
 #include "summary.h"
+#include "zerocopy.h"
 
 extern char **environ;
 
@@ -86,6 +87,7 @@ static void forget_foreign(struct ov_engine *engine, CUcontext context)
 
 void ov_context_closing(CUcontext context, CUdevice device)
 {
+    ov_zerocopy_context_closing(context, device);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine == NULL) {

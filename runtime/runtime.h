@@ -14,6 +14,9 @@
  *   reach.h      launches that may write into streamed units from in front of them
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
+ *   search.h     addresses of streamed units in host memory
+ *   graph_source.h   what graphs read from host memory
+ *   zerocopy.h   pinned, registered and managed memory, where the CPU may store addresses unseen
  *   trace.h      the sequence of touches and what comes next (pure: no CUDA)
  *   plan.h       tier and ring place of every unit (pure: no CUDA)
  *   propose.h    where every page should stand
@@ -77,6 +80,16 @@ CUresult ov_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size
  * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
 void ov_foreign_removed(CUdeviceptr address);
+/* A module global: device memory that its module is counted for, searched all the same. Goes as ov_foreign_removed. */
+void ov_global_added(CUdeviceptr address, size_t bytes);
+/* Host memory that kernels read in place (zerocopy.h). added: after success. removed: before the real call, for any
+ * address that is freed or unregistered. */
+void ov_zerocopy_added(void *host, size_t bytes, bool managed);
+void ov_zerocopy_removed(const void *host);
+/* An address was made part of an object of `bytes` bytes (a tensor map), after success. The object is found by the
+ * address in it; where it cannot be seen, the memory is not streamed. Not CUDA_SUCCESS: it could not be taken out of
+ * the ring, and the wrapper returns that. */
+CUresult ov_address_encoded(const void *object, size_t bytes, CUdeviceptr address);
 
 /* Memory that the program maps itself (vmm.h). */
 CUresult ov_mem_create(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *prop,
@@ -166,10 +179,18 @@ void ov_capture_began(CUstream stream, CUresult result); /* after it, on the sam
 void ov_capture_ended(CUstream stream);                  /* after cuStreamEndCapture, whatever its result */
 /* Not CUDA_SUCCESS: what the graph touches could not be taken out of the ring; the wrapper returns it. */
 CUresult ov_graph_instantiating(CUgraph graph); /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
-void ov_graph_launching(CUgraphExec exec, CUstream stream);           /* before cuGraphLaunch */
-void ov_graph_launched(CUgraphExec exec);                             /* after it, on the same thread */
+/* Around cuGraphLaunch, on the same thread. Not CUDA_SUCCESS: the wrapper returns it without launching; launched is
+ * called all the same. */
+CUresult ov_graph_launching(CUgraphExec exec, CUstream stream);
+void ov_graph_launched(CUgraphExec exec);
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params); /* before cuGraphExecKernelNodeSetParams (v2) */
 CUresult ov_graph_copy_params(const struct ov_copy *copy);            /* before cuGraphExecMemcpy/MemsetNodeSetParams */
+/* What an executable graph reads from host memory (graph_source.h); all after success. taken_in: whole, it is now what
+ * the graph is; else the graph is a child of it. destroying: before cuGraphExecDestroy. */
+void ov_graph_taken_in(CUgraphExec exec, CUgraph graph, bool whole);
+void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy);
+void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
+void ov_graph_destroying(CUgraphExec exec);
 /* A graph form we cannot look into: nothing is streamed any more. Not CUDA_SUCCESS: something still is, and the wrapper
  * returns it. */
 CUresult ov_graph_opaque(const char *what);

@@ -2,24 +2,44 @@
 
 #include <string.h>
 
-static inline void test(struct ov_touches *touches, uint64_t word, uint32_t slot)
+#include "zerocopy.h"
+
+/* One test tells most words from addresses: between the least and the greatest that matter at all. */
+struct bounds {
+    uint64_t low, bytes;
+};
+
+static inline struct bounds bounds_of_all(void)
 {
-    if (__builtin_expect(ov_arena_has(word), 0)) {
-        if (touches->count < OV_TOUCHES) {
-            touches->item[touches->count++] = (struct ov_touch){word, slot};
-        } else {
-            touches->incomplete = true;
-        }
+    uint64_t low = atomic_load_explicit(&ov_zerocopy_low, memory_order_relaxed);
+    uint64_t high = atomic_load_explicit(&ov_zerocopy_high, memory_order_relaxed);
+    low = low < ov_arena_base ? low : ov_arena_base;
+    high = high > ov_arena_base + ov_arena_bytes ? high : ov_arena_base + ov_arena_bytes;
+    return (struct bounds){low, high - low};
+}
+
+static inline void test(struct ov_touches *touches, struct bounds bounds, uint64_t word, uint32_t slot)
+{
+    if (__builtin_expect(word - bounds.low >= bounds.bytes, 1)) {
+        return;
+    }
+    if (!ov_arena_has(word)) {
+        touches->exposed = touches->exposed || ov_zerocopy_maybe(word);
+    } else if (touches->count < OV_TOUCHES) {
+        touches->item[touches->count++] = (struct ov_touch){word, slot};
+    } else {
+        touches->incomplete = true;
     }
 }
 
 static void scan_buffer(const void *buffer, size_t bytes, struct ov_touches *touches)
 {
+    const struct bounds bounds = bounds_of_all();
     const char *at = buffer;
     for (size_t offset = 0; offset + 8 <= bytes; offset += 8) {
         uint64_t word;
         memcpy(&word, at + offset, sizeof word);
-        test(touches, word, (uint32_t)(offset / 8));
+        test(touches, bounds, word, (uint32_t)(offset / 8));
     }
 }
 
@@ -45,6 +65,7 @@ void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, str
 {
     touches->count = 0;
     touches->incomplete = launch->opaque;
+    touches->exposed = false;
     if (launch->extra != NULL) {
         const void *buffer;
         size_t bytes;
@@ -58,11 +79,12 @@ void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, str
             touches->incomplete = true;
             return;
         }
+        const struct bounds bounds = bounds_of_all();
         const struct ov_word *word = kernel->word, *end = word + kernel->word_count;
         for (; word < end; word++) {
             uint64_t value;
             memcpy(&value, (const char *)launch->params[word->param] + word->offset, sizeof value);
-            test(touches, value, word->slot);
+            test(touches, bounds, value, word->slot);
         }
     }
 }

@@ -21,10 +21,11 @@ struct ov_touch {
 struct ov_touches {
     unsigned count;
     bool incomplete; /* more than fit, or parameters that cannot be seen */
+    bool exposed;    /* a word may be an address of zero-copy memory (zerocopy.h) */
     struct ov_touch item[OV_TOUCHES];
 };
 
-/* Fills in touches->count and ->incomplete, and the items that were found. No lock, no allocation. */
+/* Fills in touches->count, ->incomplete and ->exposed, and the items that were found. No lock, no allocation. */
 void ov_scan(const struct ov_kernel *kernel, const struct ov_launch *launch, struct ov_touches *touches);
 
 /* Calls each() for every word that ov_scan would test. For discovery, where time matters less. */

@@ -7,11 +7,10 @@
 #include "log.h"
 #include "trace.h"
 #include "watch.h"
+#include "zerocopy.h"
 
 /* Kernels may read this far past the end of a tensor, so packers leave gaps of up to this size. */
 #define GAP_BYTES 4096u
-/* Studies without a period before a plan is made all the same. */
-#define PATIENCE 3u
 /* Times a unit may be taken out of the ring before it stays out. */
 #define STRIKES 3u
 /* An aperiodic program's "cycle" is this much of the end of the log. */
@@ -447,14 +446,14 @@ static bool judge_pairs(struct study *study)
     return true;
 }
 
-static void mark_hidden(struct study *study)
+static void mark_hidden(const struct ov_engine *engine, struct ov_runs *runs)
 {
-    for (uint32_t i = 0; i < study->runs.count; i++) {
-        struct ov_run *run = &study->runs.item[i];
-        uint32_t begin = ov_arena_page(&study->engine->arena, run->begin);
-        uint32_t end = ov_arena_page(&study->engine->arena, run->end - 1);
+    for (uint32_t i = 0; i < runs->count; i++) {
+        struct ov_run *run = &runs->item[i];
+        uint32_t begin = ov_arena_page(&engine->arena, run->begin);
+        uint32_t end = ov_arena_page(&engine->arena, run->end - 1);
         for (uint32_t p = begin; p <= end; p++) {
-            if (ov_inspect_points_to(&study->engine->inspect, p)) {
+            if (ov_inspect_points_to(&engine->inspect, p)) {
                 run->marks |= OV_MARK_HIDDEN;
             }
         }
@@ -569,10 +568,72 @@ static bool form_order(struct study *study)
     return true;
 }
 
+struct looking {
+    struct ov_engine *engine;
+    CUresult result; /* the first that was not CUDA_SUCCESS */
+};
+
+static void note_look(struct looking *looking, CUresult result)
+{
+    looking->result = looking->result != CUDA_SUCCESS ? looking->result : result;
+}
+
 static void look_outside(void *context, CUdeviceptr address, size_t bytes)
 {
+    struct looking *looking = context;
     struct ov_page_digest digest;
-    (void)ov_inspect_range(context, address, bytes, &digest);
+    note_look(looking, ov_inspect_range(looking->engine, address, bytes, &digest));
+}
+
+static void look_at_global(void *context, CUdeviceptr address, size_t bytes)
+{
+    struct looking *looking = context;
+    struct ov_page_digest digest;
+    note_look(looking, ov_inspect_copied(looking->engine, address, bytes, &digest));
+}
+
+static bool look_at_zerocopy(void *context, CUdeviceptr address, size_t bytes)
+{
+    struct looking *looking = context;
+    struct ov_page_digest digest = {{0, 0}, 0};
+    size_t skip = (size_t)(-address & 7);
+    if (bytes >= skip + 8) {
+        note_look(looking, ov_inspect_range(looking->engine, address + skip, bytes - skip, &digest));
+    }
+    return digest.addresses != 0;
+}
+
+/* Searches all memory that kernels may read and that is not in the arena, and fetches what was found anywhere. */
+static CUresult look_around(struct ov_engine *engine)
+{
+    struct looking looking = {engine, CUDA_SUCCESS};
+    ov_others_each(engine, look_outside, &looking);
+    ov_globals_each(engine, look_at_global, &looking);
+    ov_zerocopy_each(look_at_zerocopy, &looking);
+    note_look(&looking, ov_inspect_fetch(engine));
+    return looking.result;
+}
+
+CUresult ov_learn_look_again(struct ov_engine *engine)
+{
+    struct ov_runs *runs = &engine->learn.runs;
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        engine->allocs.item[i].dirty = true;
+    }
+    CUresult result = ov_learn_hash(engine);
+    if (result == CUDA_SUCCESS) {
+        result = look_around(engine);
+    }
+    if (result == CUDA_SUCCESS) {
+        mark_hidden(engine, runs);
+    }
+    for (uint32_t i = 0; i < runs->count; i++) {
+        const struct ov_run *run = &runs->item[i];
+        for (uint32_t p = run->first; (run->marks & OV_MARK_HIDDEN) != 0 && p < run->first + run->pages; p++) {
+            engine->learn.memo[p].marks |= OV_MARK_HIDDEN;
+        }
+    }
+    return result;
 }
 
 static void end_study(struct study *study)
@@ -589,24 +650,28 @@ bool ov_learn_study(struct ov_engine *engine)
     struct ov_learn *learn = &engine->learn;
     struct study study = {.engine = engine};
     learn->attempts++;
-    bool done = ov_learn_hash(engine) == CUDA_SUCCESS;
-    ov_others_each(engine, look_outside, engine);
-    done = done && ov_inspect_fetch(engine) == CUDA_SUCCESS && load_log(&study) && count_addresses(&study) &&
-           form_runs(&study) && keep_innocent(&study) && judge_pairs(&study) && form_order(&study);
+    bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS && load_log(&study) &&
+                count_addresses(&study) && form_runs(&study) && keep_innocent(&study) && judge_pairs(&study) &&
+                form_order(&study);
     if (done) {
-        mark_hidden(&study);
+        mark_hidden(engine, &study.runs);
         settle_marks(&study);
         log_marks(&study);
         ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
                study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
     }
+    if (study.runs.count > 2 * learn->units_seen) {
+        learn->attempts = 1; /* the program has only begun */
+    }
+    learn->units_seen = study.runs.count;
     /* Half of what is used should be recognised before a plan is made; what changes all the time never is. */
     bool clear = study.runs.periodic && study.undecided == 0;
-    if (!done || study.runs.count == 0 || (!clear && learn->attempts < PATIENCE)) {
+    if (!done || study.runs.count == 0 || (!clear && (learn->attempts < OV_PATIENCE || learn->settled))) {
         learn->visits_wanted += learn->visits_wanted;
         end_study(&study);
         return false;
     }
+    learn->settled = !clear;
     ov_runs_free(&learn->runs);
     learn->fresh = true;
     learn->studied = learn->head++; /* so that what changes later is seen to have changed later */

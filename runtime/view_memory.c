@@ -49,6 +49,7 @@ struct memory {
     CUdevice device;
     unsigned long long id, types, access; /* access: of the current device */
     CUmemoryPool pool;
+    int rdma;
 };
 
 static void describe_mapping(struct ov_engine *engine, const struct ov_mapping *mapping, struct memory *memory)
@@ -66,6 +67,7 @@ static void describe_mapping(struct ov_engine *engine, const struct ov_mapping *
     memory->bytes = mapping->handle->bytes;
     memory->context = NULL;
     memory->pool = NULL;
+    memory->rdma = mapping->handle->prop.allocFlags.gpuDirectRDMACapable;
     memory->device = mapping->handle->prop.location.id;
     memory->id = mapping->handle->id;
     memory->types = (unsigned long long)mapping->handle->prop.requestedHandleTypes;
@@ -136,6 +138,7 @@ static bool answer_own(const struct memory *memory, CUpointer_attribute attribut
         *(int *)value = memory->device;
         return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(unsigned long long *)value = memory->id;
         return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
@@ -146,6 +149,9 @@ static bool answer_own(const struct memory *memory, CUpointer_attribute attribut
         return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)value = memory->pool;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(int *)value = memory->rdma; /* it will be, when it is asked for (ov_mem_given_away) */
         return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(unsigned long long *)value = memory->types;

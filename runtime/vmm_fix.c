@@ -11,12 +11,23 @@
 #include "runtime.h"
 #include "vmm.h"
 
-/* Device memory for all of the handle beside what it has now. In an exclusive section. */
+/* Device memory for all of the handle beside what it has now; the ring goes last. In an exclusive section. */
 static CUresult find_room(struct ov_engine *engine, const struct ov_handle *handle)
 {
-    if (handle->bytes > ov_ledger_left(&engine->ledger) && engine->arena.host_capable &&
-        ov_opt.mode == OV_OPT_MODE_AUTO && atomic_load(&ov_captures) == 0 && ov_ring_open(engine) == CUDA_SUCCESS) {
+    bool may = atomic_load(&ov_captures) == 0;
+    if (may && handle->bytes > ov_ledger_left(&engine->ledger)) {
+        ov_idle_drop(engine, 0, true);
+    }
+    may = may && engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO;
+    if (may && handle->bytes > ov_ledger_left(&engine->ledger) && ov_ring_open(engine) == CUDA_SUCCESS) {
         ov_demote_some(engine, handle->pages);
+    }
+    if (may && handle->bytes > ov_ledger_left(&engine->ledger) && engine->ring.pages > 0) {
+        ov_revoke_all(engine, 0);
+        if (engine->ring.streamed_count == 0) {
+            (void)ov_ring_resize(engine, 0);
+        }
+        engine->replan_soon = true;
     }
     return ov_ledger_take(&engine->ledger, OV_FOR_FOREIGN, handle->bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -77,14 +77,42 @@ static void digest_other(void *context, CUdeviceptr address, size_t bytes)
     }
 }
 
-/* The launch's memory in the arena, and all small memory, which a kernel may reach by addresses that are not tested. */
-static CUresult digest_all(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash,
-                           uint64_t *sum)
+static void digest_global(void *context, CUdeviceptr address, size_t bytes)
+{
+    struct others_sum *others = context;
+    struct ov_page_digest digest;
+    if (ov_inspect_copied(others->engine, address, bytes, &digest) == CUDA_SUCCESS) {
+        others->sum += digest.addresses * (2 * (address >> 8) + 1);
+    }
+}
+
+/* The launch's memory in the arena and in host memory, and all small memory, which a kernel may reach by addresses that
+ * are not tested. */
+static CUresult digest_all(struct ov_engine *engine, const struct ov_watch *watch, struct ov_hash *hash, uint64_t *sum)
 {
     struct others_sum others = {engine, 0};
     ov_others_each(engine, digest_other, &others);
+    ov_globals_each(engine, digest_global, &others);
+    for (unsigned i = 0; i < watch->hosts; i++) {
+        digest_other(&others, watch->host[i].address, watch->host[i].bytes);
+    }
     *sum = others.sum;
-    return digest_touches(engine, touches, hash, sum);
+    return digest_touches(engine, &watch->touches, hash, sum);
+}
+
+/* Managed memory is among the others. */
+static void note_range(void *context, uint64_t word, uint32_t slot)
+{
+    struct ov_watch *watch = context;
+    struct ov_zerocopy range;
+    (void)slot;
+    if (watch->hosts < OV_WATCH_RANGES && ov_zerocopy_find(word, &range) && !range.managed) {
+        uint64_t begin = ((word & ~(uint64_t)7) < range.address ? range.address + 7 : word) & ~(uint64_t)7;
+        uint64_t end = range.address + range.bytes;
+        end = end - begin > REGION_BYTES ? begin + REGION_BYTES : end;
+        watch->host[watch->hosts].address = begin;
+        watch->host[watch->hosts++].bytes = (size_t)(end - begin);
+    }
 }
 
 /* Slots whose memory changed write it. */
@@ -113,6 +141,28 @@ static void leave_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark
     ov_engine_learn(engine);
 }
 
+struct opening {
+    struct ov_engine *engine;
+    bool open;
+};
+
+/* Memory that copies filled and that a launch passes is a weight. All other memory may take a result. */
+static void find_output(void *context, uint64_t word, uint32_t slot)
+{
+    struct opening *opening = context;
+    struct ov_engine *engine = opening->engine;
+    struct ov_zerocopy range;
+    (void)slot;
+    if (ov_engine_of(word) == engine) {
+        uint32_t page = ov_arena_page(&engine->arena, word);
+        opening->open = opening->open || (ov_alloc_of(engine, page) != NULL &&
+                                          engine->learn.memo[page].uploaded < OV_PAGE_BYTES / 10 * 9);
+    } else {
+        opening->open =
+            opening->open || ov_arena_has(word) || ov_others_hold(engine, word) || ov_zerocopy_find(word, &range);
+    }
+}
+
 bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot)
 {
     if (kernel == NULL) {
@@ -124,14 +174,20 @@ bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot)
     return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
 }
 
-struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units, bool outputs)
+struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch *launch,
+                                const struct ov_touches *touches, const uint32_t *unit, unsigned units, bool outputs)
 {
     struct ov_watch *watch = calloc(1, sizeof *watch);
     CUresult result = watch != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (watch != NULL) {
         watch->touches = *touches;
         watch->outputs = outputs;
+        if (touches->exposed) {
+            ov_scan_words(launch->kernel, launch, note_range, watch);
+        }
+        struct opening opening = {engine, launch->kernel == NULL};
+        ov_scan_words(launch->kernel, launch, find_output, &opening);
+        watch->open = opening.open;
     }
     for (unsigned i = 0; i < units; i++) {
         bool lent =
@@ -143,7 +199,7 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touche
         }
     }
     if (result == CUDA_SUCCESS && outputs) {
-        result = digest_all(engine, touches, watch->before, &watch->addresses);
+        result = digest_all(engine, watch, watch->before, &watch->addresses);
     }
     if (result != CUDA_SUCCESS) {
         for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
@@ -186,6 +242,12 @@ static void set_pairs(struct ov_engine *engine, struct ov_kernel *kernel, const 
     }
 }
 
+/* Its address was uploaded or stored while it was on trial (search.c). */
+static bool is_named(const struct ov_engine *engine, const struct ov_unit *unit)
+{
+    return unit->pages > 0 && (engine->learn.memo[unit->first].marks & OV_MARK_HIDDEN) != 0;
+}
+
 bool ov_watch_tries(const struct ov_watch *watch, uint32_t unit)
 {
     for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
@@ -204,7 +266,7 @@ static bool judge_unit(struct ov_engine *engine, struct ov_kernel *kernel, const
     const struct ov_unit *unit = &engine->ring.unit[index];
     bool same = unchanged(engine, unit);
     set_pairs(engine, kernel, &watch->touches, index, same ? OV_SLOT_READER : OV_SLOT_WRITER);
-    if (same && !emits &&
+    if (same && !emits && !is_named(engine, unit) &&
         (unit->on_trial ? ov_ring_take_back(engine, index) : ov_unit_restore(engine, index)) == CUDA_SUCCESS) {
         return true;
     }
@@ -218,14 +280,15 @@ static bool judge_touches(struct ov_engine *engine, struct ov_kernel *kernel, co
 {
     uint64_t addresses = 0;
     struct ov_hash after[OV_TOUCHES];
-    bool known = digest_all(engine, &watch->touches, after, &addresses) == CUDA_SUCCESS;
-    bool emits = !known || addresses != watch->addresses;
+    bool known = digest_all(engine, watch, after, &addresses) == CUDA_SUCCESS;
+    bool emits = !known || addresses != watch->addresses || !watch->open;
     if (known) {
         judge_outputs(kernel, watch, after);
     }
     if (emits && kernel != NULL) {
         atomic_store(&kernel->emits, true);
-        ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);
+        ov_log(OV_LOG_INFO, "kernel %s %s: what it takes is not streamed", kernel->name,
+               watch->open ? "writes addresses" : "leaves its result where nobody looks");
     }
     return emits;
 }

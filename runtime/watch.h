@@ -10,7 +10,8 @@
  * kernel in discovery: the memory from the address on, up to the next address of the same launch, is hashed before and
  * after. Changed: a writer. does it emit?    Asked of the first launches of each kernel in discovery, and of every
  * launch of the first kind: are there other arena addresses in the memory it reached than before? Then it computes
- * pointers, and what it takes can be reached by others who do not name it: never streamed.
+ * pointers, and what it takes can be reached by others who do not name it: never streamed. The same holds for a kernel
+ * that leaves its result nowhere that is looked at: a module's global that the program never asked for, mostly.
  *
  * A watched launch waits for the device twice; there are few. All functions but ov_watch_end need an exclusive section.
  */
@@ -22,9 +23,12 @@
 
 #include "inspect.h"
 #include "scan.h"
+#include "zerocopy.h"
 
 /* Launches of a kernel in discovery that are looked at for emitted addresses. */
 #define OV_WATCH_LAUNCHES 4
+/* Ranges of zero-copy memory of one launch that are looked at for them. */
+#define OV_WATCH_RANGES 8
 
 struct ov_watch {
     struct ov_touches touches;
@@ -33,6 +37,12 @@ struct ov_watch {
     bool outputs;                      /* else nothing below is filled */
     struct ov_hash before[OV_TOUCHES]; /* of what each touch reaches */
     uint64_t addresses;                /* digest before the launch */
+    struct {
+        CUdeviceptr address;
+        size_t bytes;
+    } host[OV_WATCH_RANGES]; /* zero-copy memory that the launch passes */
+    unsigned hosts;
+    bool open; /* it passes memory that it may leave a result in and that is looked at */
 };
 
 struct ov_engine;
@@ -43,8 +53,8 @@ struct ov_kernel;
 bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot);
 /* `outputs`: all three questions are asked, else only whether the units change. NULL: no memory, or the device refused;
  * then the units, if any, are out of the ring for good. */
-struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_touches *touches, const uint32_t *unit,
-                                unsigned units, bool outputs);
+struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch *launch,
+                                const struct ov_touches *touches, const uint32_t *unit, unsigned units, bool outputs);
 /* Whether the unit is on trial by this watch (which may be NULL). */
 bool ov_watch_tries(const struct ov_watch *watch, uint32_t unit);
 /* After the launch: waits for it, judges, restores. Takes its own exclusive section. Frees the watch. */

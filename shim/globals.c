@@ -1,5 +1,7 @@
 #include "globals.h"
 
+#include "hook.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -7,13 +9,14 @@ struct global {
     struct global *next;
     const void *owner;
     CUdeviceptr address;
+    bool managed;
 };
 
 static struct global *list;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects list */
 
 /* Whether it is in the list now. */
-static bool remember(const void *owner, CUdeviceptr address)
+static bool remember(const void *owner, CUdeviceptr address, bool managed)
 {
     pthread_mutex_lock(&lock);
     struct global *global = list;
@@ -21,17 +24,29 @@ static bool remember(const void *owner, CUdeviceptr address)
         global = global->next;
     }
     if (global == NULL && (global = malloc(sizeof *global)) != NULL) {
-        *global = (struct global){list, owner, address};
+        *global = (struct global){list, owner, address, managed};
         list = global;
     }
     pthread_mutex_unlock(&lock);
     return global != NULL;
 }
 
+/* A `__managed__` variable: the CPU stores there, too. */
+static bool is_managed(CUdeviceptr address)
+{
+    unsigned managed = 0;
+    const CUresult result = OV_REAL(cuPointerGetAttribute, (&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address));
+    return result == CUDA_SUCCESS && (managed & 0xff) != 0; /* one byte, or four */
+}
+
 void ov_global_found(const void *owner, CUdeviceptr address, size_t bytes)
 {
-    if (remember(owner, address)) {
-        ov_foreign_added(address, bytes, 0);
+    const bool managed = is_managed(address);
+    if (remember(owner, address, managed)) {
+        ov_global_added(address, bytes);
+        if (managed) {
+            ov_zerocopy_added((void *)(uintptr_t)address, bytes, true);
+        }
     }
 }
 
@@ -54,6 +69,9 @@ void ov_globals_going(const void *owner)
         struct global *global = gone;
         gone = global->next;
         ov_foreign_removed(global->address);
+        if (global->managed) {
+            ov_zerocopy_removed((const void *)(uintptr_t)global->address);
+        }
         free(global);
     }
 }

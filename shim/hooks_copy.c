@@ -116,3 +116,63 @@ DESCRIBED(cuMemcpy3D_v2, , CUDA_MEMCPY3D, ov_describe_3d)
 DESCRIBED_ASYNC(cuMemcpy3DAsync_v2, , CUDA_MEMCPY3D, ov_describe_3d)
 DESCRIBED(cuMemcpy3DPeer, , CUDA_MEMCPY3D_PEER, ov_describe_3d_peer)
 DESCRIBED_ASYNC(cuMemcpy3DPeerAsync, , CUDA_MEMCPY3D_PEER, ov_describe_3d_peer)
+
+/* A value is a payload of one word. */
+static void begin_value(struct ov_copy *copy, CUdeviceptr address, const cuuint64_t *value, CUstream stream)
+{
+    *copy = (struct ov_copy){.dst = ov_linear(address, sizeof *value), .host_source = value, .stream = stream};
+    ov_copy_begin(copy);
+}
+
+/* All values of a batch are told before the first is written, and the gate is held by the first until the last is. */
+static CUresult begin_values(struct ov_copy *copy, unsigned count, const CUstreamBatchMemOpParams *operation,
+                             CUstream stream)
+{
+    bool held = false;
+    CUresult refused = CUDA_SUCCESS;
+    for (unsigned i = 0; i < count; i++) {
+        struct ov_copy other;
+        struct ov_copy *const told = held ? &other : copy;
+        if (operation[i].operation != CU_STREAM_MEM_OP_WRITE_VALUE_64) {
+            continue;
+        }
+        const cuuint64_t value = operation[i].writeValue.value64;
+        begin_value(told, operation[i].writeValue.address, &value, stream);
+        told->host_source = NULL;
+        refused = refused != CUDA_SUCCESS ? refused : told->refused;
+        if (held) {
+            ov_copy_end(told, refused);
+        }
+        held = true;
+    }
+    return refused;
+}
+
+#define VALUE_BODY(name, stream_)                                                                             \
+    CUresult ov_body_##name(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags)           \
+    {                                                                                                         \
+        struct ov_copy copy;                                                                                  \
+        begin_value(&copy, address, &value, stream_);                                                         \
+        const CUresult result = copy.refused ? copy.refused : OV_REAL(name, (stream, address, value, flags)); \
+        ov_copy_end(&copy, result);                                                                           \
+        return result;                                                                                        \
+    }
+#define BATCH_BODY(name, stream_)                                                                                   \
+    CUresult ov_body_##name(CUstream stream, unsigned count, CUstreamBatchMemOpParams *operation, unsigned flags)   \
+    {                                                                                                               \
+        struct ov_copy copy = {0};                                                                                  \
+        const CUresult refused = operation != NULL ? begin_values(&copy, count, operation, stream_) : CUDA_SUCCESS; \
+        const CUresult result = refused ? refused : OV_REAL(name, (stream, count, operation, flags));               \
+        if (copy.dst.address != 0) {                                                                                \
+            ov_copy_end(&copy, result);                                                                             \
+        }                                                                                                           \
+        return result;                                                                                              \
+    }
+#define VALUE_BODIES(none, suffix)                                         \
+    VALUE_BODY(cuStreamWriteValue64##suffix, OV_STREAM(suffix, stream))    \
+    VALUE_BODY(cuStreamWriteValue64_v2##suffix, OV_STREAM(suffix, stream)) \
+    BATCH_BODY(cuStreamBatchMemOp##suffix, OV_STREAM(suffix, stream))      \
+    BATCH_BODY(cuStreamBatchMemOp_v2##suffix, OV_STREAM(suffix, stream))
+
+VALUE_BODIES(, )
+VALUE_BODIES(, _ptsz)

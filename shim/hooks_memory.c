@@ -22,6 +22,7 @@ CUresult ov_body_cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t 
 
 CUresult ov_body_cuMemFree_v2(CUdeviceptr address)
 {
+    ov_zerocopy_removed((const void *)(uintptr_t)address); /* managed memory */
     return ov_mem_free(address);
 }
 
@@ -52,6 +53,39 @@ CUresult ov_body_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned 
     const CUresult result = OV_REAL(cuMemAllocManaged, (address, bytes, flags));
     if (result == CUDA_SUCCESS) {
         ov_foreign_added(*address, bytes, bytes);
+        ov_zerocopy_added((void *)(uintptr_t)*address, bytes, true);
+    }
+    return result;
+}
+
+/* Host memory that kernels may read in place. */
+#define PINNED_BODY(name, params, args)              \
+    CUresult ov_body_##name params                   \
+    {                                                \
+        const CUresult result = OV_REAL(name, args); \
+        if (result == CUDA_SUCCESS) {                \
+            ov_zerocopy_added(*out, bytes, false);   \
+        }                                            \
+        return result;                               \
+    }
+#define UNPINNED_BODY(name)             \
+    CUresult ov_body_##name(void *host) \
+    {                                   \
+        ov_zerocopy_removed(host);      \
+        return OV_REAL(name, (host));   \
+    }
+
+PINNED_BODY(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags), (out, bytes, flags))
+PINNED_BODY(cuMemAllocHost_v2, (void **out, size_t bytes), (out, bytes))
+UNPINNED_BODY(cuMemFreeHost)
+UNPINNED_BODY(cuMemHostUnregister)
+
+/* Registers of another device are no memory that anybody stores addresses in, and reading them may do anything. */
+CUresult ov_body_cuMemHostRegister_v2(void *host, size_t bytes, unsigned flags)
+{
+    const CUresult result = OV_REAL(cuMemHostRegister_v2, (host, bytes, flags));
+    if (result == CUDA_SUCCESS && (flags & CU_MEMHOSTREGISTER_IOMEMORY) == 0) {
+        ov_zerocopy_added(host, bytes, false);
     }
     return result;
 }

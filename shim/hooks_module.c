@@ -117,3 +117,4 @@ ENUMERATE_BODY(cuLibraryEnumerateKernels, CUkernel, CUlibrary, cuLibraryGetKerne
 
 GLOBAL_BODY(cuModuleGetGlobal_v2, CUmodule)
 GLOBAL_BODY(cuLibraryGetGlobal, CUlibrary)
+GLOBAL_BODY(cuLibraryGetManaged, CUlibrary)

@@ -145,6 +145,20 @@ static void launch_computed(struct call *c)
     launch_table(c, table);
 }
 
+/* The host stores the addresses, and no call tells. Most launches name the weights, so that a weight which was read by
+ * its name all the time is suddenly reached by a table. */
+static void launch_host_table(struct call *c)
+{
+    if (c->pass < 3 || stack_hash(c->model, 5000 + c->pass, c->launch->index) % 8 != 0) {
+        launch_direct(c);
+        return;
+    }
+    const struct stack_host_tables *tables = &c->model->host_tables;
+    const uint64_t place = (c->pass * c->model->options->lanes + c->lane) * c->model->launch_count + c->launch->index;
+    memcpy(tables->host + place * STACK_FUSED, c->weight, sizeof c->weight);
+    launch_table(c, tables->address + place * STACK_FUSED * sizeof(uint64_t));
+}
+
 static void launch_descriptor(struct call *c)
 {
     struct stack_descriptor descriptor;
@@ -191,6 +205,10 @@ void stack_launch_run(struct stack_model *model, const struct stack_launch *laun
         break;
     case POINTERS_EXTRA:
         launch_extra(&c);
+        break;
+    case POINTERS_PINNED:
+    case POINTERS_MANAGED:
+        launch_host_table(&c);
         break;
     }
 }

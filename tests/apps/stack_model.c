@@ -194,6 +194,32 @@ static void open_buffers(struct stack_model *model, struct stack_device *device)
     device->scratch = stack_pool_take(pool, o->lanes * model->launch_count * entry, "computed pointers");
 }
 
+static void open_host_tables(struct stack_model *model)
+{
+    const struct stack_options *o = model->options;
+    struct stack_host_tables *tables = &model->host_tables;
+    const size_t bytes = o->passes * o->lanes * model->launch_count * STACK_FUSED * sizeof(uint64_t);
+    if (o->pointers == POINTERS_PINNED) {
+        void *host;
+        GPU(cuMemAllocHost, &host, bytes);
+        GPU(cuMemHostGetDevicePointer, &tables->address, host, 0);
+        tables->host = host;
+    } else if (o->pointers == POINTERS_MANAGED) {
+        GPU(cuMemAllocManaged, &tables->managed, bytes, CU_MEM_ATTACH_GLOBAL);
+        tables->address = tables->managed;
+        tables->host = (uint64_t *)(uintptr_t)tables->managed;
+    }
+}
+
+static void close_host_tables(struct stack_model *model)
+{
+    if (model->host_tables.managed) {
+        GPU(cuMemFree, model->host_tables.managed);
+    } else if (model->host_tables.host) {
+        GPU(cuMemFreeHost, model->host_tables.host);
+    }
+}
+
 static void close_device(struct stack_model *model, struct stack_device *device)
 {
     const struct stack_options *o = model->options;
@@ -337,6 +363,7 @@ void stack_model_open(struct stack_model *model, const struct stack_options *opt
     GPU(cuEventCreate, &model->end, CU_EVENT_DEFAULT);
     open_state(model);
     open_tables(model);
+    open_host_tables(model);
     for (uint64_t l = 0; l < model->launch_count; l++) {
         stack_model_upload_addresses(model, &model->launch[l], NULL);
     }
@@ -385,6 +412,7 @@ void stack_model_close(struct stack_model *model)
     }
     stack_device_use(&model->device[0]);
     free_chunks(model);
+    close_host_tables(model);
     GPU(cuEventDestroy, model->begin);
     GPU(cuEventDestroy, model->end);
     for (uint64_t d = o->devices; d-- > 0;) {

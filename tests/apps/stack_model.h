@@ -84,6 +84,14 @@ struct stack_tables {
     uint64_t rows, expert_bytes;
 };
 
+/* Tables that the host stores its addresses in and kernels read in place: STACK_FUSED addresses for each launch, lane and
+ * pass, so that none is stored over while it may be read. */
+struct stack_host_tables {
+    uint64_t *host;
+    CUdeviceptr address;
+    CUdeviceptr managed; /* 0: pinned */
+};
+
 struct stack_model {
     const struct stack_options *options;
     uint64_t seed;
@@ -94,6 +102,7 @@ struct stack_model {
     uint64_t launch_count;
     uint64_t *order; /* layers in call order */
     struct stack_tables tables;
+    struct stack_host_tables host_tables; /* for the styles that need them */
     CUdeviceptr workspace[2], cache; /* workspace[1] comes with --grow */
     uint64_t workspace_bytes[2], cache_rows, rows_used;
     struct stack_chunk *first_chunk, **last_chunk;

@@ -7,7 +7,9 @@ static const uint64_t segment_bytes = 20u << 20, large_bytes = 10u << 20, page_b
 
 uint64_t stack_pool_rounded(enum stack_alloc style, uint64_t bytes)
 {
-    const uint64_t unit = style == ALLOC_ONE ? 128 : style == ALLOC_SEGMENTS ? 512 : 1;
+    static const uint64_t units[] = {
+        [ALLOC_ONE] = 128, [ALLOC_HANDLE] = 128, [ALLOC_SEGMENTS] = 512, [ALLOC_VMM] = 512, [ALLOC_POOL] = 0};
+    const uint64_t unit = units[style] ? units[style] : 1;
     return (bytes + unit - 1) / unit * unit;
 }
 
@@ -31,11 +33,53 @@ static void erase(struct stack_pool *pool, size_t at)
     memmove(pool->block + at, pool->block + at + 1, (pool->count - at) * sizeof *pool->block);
 }
 
+/* More of the segment that grows, as part of a free block at its end; its index. */
+static size_t grow_space(struct stack_pool *pool, uint64_t bytes, const char *what)
+{
+    struct stack_block *last = pool->count > 0 ? &pool->block[pool->count - 1] : NULL;
+    if (last && !last->used) {
+        last->bytes += stack_space_grow(&pool->space, bytes - last->bytes, what);
+        return pool->count - 1;
+    }
+    const CUdeviceptr address = pool->space.base + pool->space.mapped_bytes;
+    const uint64_t grown = stack_space_grow(&pool->space, bytes, what);
+    insert(pool, pool->count, (struct stack_block){address, grown, false, pool->count == 0});
+    return pool->count - 1;
+}
+
+static void shrink_space(struct stack_pool *pool)
+{
+    struct stack_block *last = &pool->block[pool->count - 1];
+    if (!last->used && last->bytes >= pool->space.piece_bytes) {
+        GPU(cuCtxSynchronize);
+        last->bytes -= stack_space_shrink(&pool->space, last->bytes);
+        if (last->bytes == 0) {
+            erase(pool, pool->count - 1);
+        }
+    }
+}
+
+static CUdeviceptr alloc_in_order(const struct stack_pool *pool, uint64_t bytes)
+{
+    CUdeviceptr address;
+    if (pool->style == ALLOC_POOL) {
+        GPU(cuMemAllocFromPoolAsync, &address, bytes, pool->from, NULL);
+    } else {
+        GPU(cuMemAllocAsync, &address, bytes, NULL);
+    }
+    GPU(cuStreamSynchronize, NULL); /* it is used on any stream */
+    return address;
+}
+
 /* A new segment of one free block; its index. */
 static size_t add_segment(struct stack_pool *pool, uint64_t bytes, const char *what)
 {
+    if (pool->style == ALLOC_VMM) {
+        return grow_space(pool, bytes, what);
+    }
     const uint64_t slack = pool->style == ALLOC_ONE ? STACK_OVER_READ_MAX : 0;
-    const CUdeviceptr address = gpu_alloc(bytes + slack, what);
+    const bool in_order = pool->style == ALLOC_ASYNC || pool->style == ALLOC_POOL;
+    const CUdeviceptr address = in_order ? alloc_in_order(pool, bytes) : gpu_alloc(bytes + slack, what);
     insert(pool, pool->count, (struct stack_block){address, bytes, false, true});
     return pool->count - 1;
 }
@@ -45,6 +89,21 @@ void stack_pool_open(struct stack_pool *pool, enum stack_alloc style, uint64_t k
     *pool = (struct stack_pool){.style = style};
     if (style == ALLOC_ONE && known_bytes) {
         add_segment(pool, known_bytes, "all weights");
+    } else if (style == ALLOC_VMM) {
+        stack_space_open(&pool->space, (uint64_t)64 << 30, 4u << 20);
+    } else if (style == ALLOC_HANDLE) { /* with room for what is not known: the rest is as with ALLOC_ONE */
+        const uint64_t bytes = (known_bytes + known_bytes / 8 + page_bytes) / page_bytes * page_bytes + page_bytes;
+        stack_space_open(&pool->space, bytes, bytes);
+        insert(
+            pool, 0,
+            (struct stack_block){pool->space.base, stack_space_grow(&pool->space, bytes, "everything"), false, false});
+    } else if (style == ALLOC_POOL) {
+        CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+        cuuint64_t keep = UINT64_MAX;
+        GPU(cuCtxGetDevice, &props.location.id);
+        GPU(cuMemPoolCreate, &pool->from, &props);
+        GPU(cuMemPoolSetAttribute, pool->from, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
     }
 }
 
@@ -100,10 +159,19 @@ void stack_pool_give(struct stack_pool *pool, CUdeviceptr address)
         erase(pool, at);
         return;
     }
+    if (pool->style == ALLOC_ASYNC || pool->style == ALLOC_POOL) {
+        GPU(cuCtxSynchronize); /* it was used on any stream */
+        GPU(cuMemFreeAsync, address, NULL);
+        erase(pool, at);
+        return;
+    }
     pool->block[at].used = false;
     join(pool, at);
     if (at > 0) {
         join(pool, at - 1);
+    }
+    if (pool->style == ALLOC_VMM) {
+        shrink_space(pool);
     }
 }
 
@@ -113,9 +181,15 @@ void stack_pool_close(struct stack_pool *pool)
         if (pool->block[i].used) {
             gpu_die("a block of %llu bytes was not given back", (unsigned long long)pool->block[i].bytes);
         }
-        if (pool->block[i].first) {
+        if (pool->block[i].first && pool->style != ALLOC_VMM) {
             GPU(cuMemFree, pool->block[i].address);
         }
+    }
+    if (pool->space.base) {
+        stack_space_close(&pool->space);
+    }
+    if (pool->from) {
+        GPU(cuMemPoolDestroy, pool->from);
     }
     free(pool->block);
     *pool = (struct stack_pool){0};

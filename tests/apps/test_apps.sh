@@ -37,7 +37,7 @@ pointers)
         same --weights 2 --stale --width 300
     ;;
 placement)
-    printf -- '--alloc %s\n' each one segments 'one --over-read 4K' |
+    printf -- '--alloc %s\n' each one segments vmm handle async pool 'one --over-read 4K' |
         same --sizes 1M,3000004,128K,12M --weights 2 --workspace 5M --cache 4M --readback 3 --realloc 3 \
             --late-writes 6 --passes 6
     ;;

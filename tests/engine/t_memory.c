@@ -498,6 +498,24 @@ static void largest_buffer_twice(void)
     rig_close(&rig);
 }
 
+/* Before the first pass it looks at one weight again and again, and the first pass is unlike the others. */
+static void begins_slowly(void)
+{
+    static const unsigned first[] = {0, 1, 0, 2, 3, 1, 4, 5, 6, 0, 7};
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    for (unsigned i = 0; i < 5; i++) {
+        rig_pass(&rig, (const unsigned[]){0}, 1);
+    }
+    rig_pass(&rig, first, sizeof first / sizeof first[0]);
+    rig_until_streamed(&rig);
+    for (unsigned i = 0; i < 16; i++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    HOLDS(rig_logged("; 8 touches a cycle"));
+    rig_close(&rig);
+}
+
 /* Ends with everything alive and copies under way. */
 static void exit_alive(void)
 {
@@ -557,6 +575,7 @@ static const struct rig_case cases[] = {
     CASE(own_mapping_grows),
     CASE(cache_grows),
     CASE(largest_buffer_twice),
+    CASE(begins_slowly),
     CASE(exit_alive),
     CASE(repacked_on_device),
 };

@@ -5,7 +5,7 @@
 #             build/default, built first)
 #   CLIENTS   folder with llama_pass.py and others (PyTorch, transformers); without it only our own programs run
 #   OUT       folder for the logs (default: a new one in /tmp)
-#   GPU_QUICK=1 leaves out the longer runs.
+#   GPU_QUICK=1 leaves out the longer runs; LOG=debug has overshot log more; BUDGET_A, B, C and ALL are MiB.
 #
 # Each run is compared with one without overshot in the same session: md5 of the output, time, device memory as the
 # driver itself reports it (nvidia-smi, sampled), and the link's peak, measured by pinned copies of 256 MiB.
@@ -65,7 +65,7 @@ shim() { # NAME [OVERSHOT_X=... ] -- COMMAND...
     shift
     while [ "$1" != -- ]; do settings+=("$1"); shift; done
     shift
-    run "$name" env LD_PRELOAD="$lib" OVERSHOT_SUMMARY=1 OVERSHOT_LOG=info "${settings[@]}" "$@"
+    run "$name" env LD_PRELOAD="$lib" OVERSHOT_SUMMARY=1 OVERSHOT_LOG="${LOG:-info}" "${settings[@]}" "$@"
 }
 memory() { cat "$out/$1.mem" 2>/dev/null || echo 0; }
 summary() { grep -h 'overshot: device 0: \(weights\|all of\)' "$out/$1.log" | tail -1 | cut -c11-; }
@@ -120,6 +120,7 @@ if [ -f "${CLIENTS:-}/llama_pass.py" ]; then
     }
     llama llama.a "${BUDGET_A:-6400}" fits
     [ -n "${GPU_QUICK:-}" ] || llama llama.b "${BUDGET_B:-2650}" ""
+    llama llama.c "${BUDGET_C:-11264}" fits
     llama llama.all "${BUDGET_ALL:-8192}" fits OVERSHOT_TIERS=streamed
     [ -n "${GPU_QUICK:-}" ] || {
         for round in 1 2; do # pairs, since the host's share of a pass is not steady

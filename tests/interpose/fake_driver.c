@@ -150,6 +150,9 @@ ENTRY(cuPointerGetAttribute, (void *value, CUpointer_attribute attribute, CUdevi
             return CUDA_ERROR_INVALID_VALUE;
         }
     }
+    if (attribute == CU_POINTER_ATTRIBUTE_IS_MANAGED) {
+        *(unsigned *)value = address == 0x9800;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -159,6 +162,23 @@ ENTRY(cuMemAllocManaged, (CUdeviceptr * out, size_t bytes, unsigned flags))
     (void)flags;
     CALLED("cuMemAllocManaged");
     *out = 0x4000;
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))
+{
+    (void)bytes;
+    (void)flags;
+    CALLED("cuMemHostAlloc");
+    *out = (void *)0x7000;
+    return CUDA_SUCCESS;
+}
+
+ENTRY(cuMemAllocHost_v2, (void **out, size_t bytes))
+{
+    (void)bytes;
+    CALLED("cuMemAllocHost_v2");
+    *out = (void *)0x7100;
     return CUDA_SUCCESS;
 }
 
@@ -281,7 +301,7 @@ ENTRY(cuLibraryEnumerateKernels, (void **kernel, unsigned count, CUlibrary libra
     return CUDA_SUCCESS;
 }
 
-#define GLOBAL(name, owner)                                                              \
+#define GLOBAL(name, owner, place)                                                       \
     ENTRY(name, (CUdeviceptr * address, size_t * bytes, owner from, const char *symbol)) \
     {                                                                                    \
         CALLED(#name);                                                                   \
@@ -289,15 +309,16 @@ ENTRY(cuLibraryEnumerateKernels, (void **kernel, unsigned count, CUlibrary libra
             return CUDA_ERROR_INVALID_VALUE;                                             \
         }                                                                                \
         if (address != NULL) {                                                           \
-            *address = 0x9000;                                                           \
+            *address = place;                                                            \
         }                                                                                \
         if (bytes != NULL) {                                                             \
             *bytes = 24;                                                                 \
         }                                                                                \
         return CUDA_SUCCESS;                                                             \
     }
-GLOBAL(cuModuleGetGlobal_v2, CUmodule)
-GLOBAL(cuLibraryGetGlobal, CUlibrary)
+GLOBAL(cuModuleGetGlobal_v2, CUmodule, 0x9000)
+GLOBAL(cuLibraryGetGlobal, CUlibrary, 0x9000)
+GLOBAL(cuLibraryGetManaged, CUlibrary, 0x9800)
 
 /* Launches: what arrived. */
 static CUresult arrived(const char *name, const unsigned *grid, unsigned shared, CUstream stream, CUfunction function,

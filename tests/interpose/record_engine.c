@@ -152,6 +152,27 @@ void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
     record("foreign_added %#llx bytes=%zu device=%zu", address, bytes, bytes_on_device);
 }
 
+void ov_global_added(CUdeviceptr address, size_t bytes)
+{
+    record("global_added %#llx bytes=%zu", address, bytes);
+}
+
+void ov_zerocopy_added(void *host, size_t bytes, bool managed)
+{
+    record("zerocopy_added %p bytes=%zu managed=%d", host, bytes, managed);
+}
+
+void ov_zerocopy_removed(const void *host)
+{
+    record("zerocopy_removed %p", host);
+}
+
+CUresult ov_address_encoded(const void *object, size_t bytes, CUdeviceptr address)
+{
+    record("address_encoded %p bytes=%zu %#llx", object, bytes, address);
+    return CUDA_SUCCESS;
+}
+
 void ov_foreign_removed(CUdeviceptr address)
 {
     record("foreign_removed %#llx", address);
@@ -352,14 +373,35 @@ CUresult ov_graph_instantiating(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-void ov_graph_launching(CUgraphExec exec, CUstream stream)
+CUresult ov_graph_launching(CUgraphExec exec, CUstream stream)
 {
     record("graph_launching %p stream=%p", (void *)exec, (void *)stream);
+    return CUDA_SUCCESS;
 }
 
 void ov_graph_launched(CUgraphExec exec)
 {
     record("graph_launched %p", (void *)exec);
+}
+
+void ov_graph_taken_in(CUgraphExec exec, CUgraph graph, bool whole)
+{
+    record("graph_taken_in %p graph=%p whole=%d", (void *)exec, (void *)graph, whole);
+}
+
+void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy)
+{
+    record("graph_copy_set %p node=%p host=%p", (void *)exec, (void *)node, copy->host_source);
+}
+
+void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    record("graph_kernel_set %p node=%p grid=%u", (void *)exec, (void *)node, params->gridDimX);
+}
+
+void ov_graph_destroying(CUgraphExec exec)
+{
+    record("graph_destroying %p", (void *)exec);
 }
 
 CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)

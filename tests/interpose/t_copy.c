@@ -296,6 +296,29 @@ static void batch_3d(void)
     CHECK(recorded("copy_begin") == 3 && recorded("copy_end") == 3 && failed == 9);
 }
 
+/* Values that the device writes in stream order. Of a batch, those of 64 bits are told, and all of them before it. */
+static void values(void)
+{
+    const char *const begin = line("copy_begin dst=%s src=%s host=", rows(DEVICE_A, 8, 1, 8), none);
+    CUstreamBatchMemOpParams op[3] = {
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = DEVICE_A}},
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = 1}},
+        {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = DEVICE_B}}};
+    attach();
+    CHECK(elf_cuStreamWriteValue64(STREAM, DEVICE_A, 7, 0) == 0 && strstr(record_text(), begin) != NULL);
+    CHECK(elf_cuStreamWriteValue64_v2(STREAM, DEVICE_A, 7, 0) == 0);
+    CHECK(elf_cuStreamWriteValue64_ptsz(NULL, DEVICE_A, 7, 0) == 0);
+    CHECK(elf_cuStreamWriteValue64_v2_ptsz(NULL, DEVICE_A, 7, 0) == 0);
+    CHECK(recorded("copy_begin") == 4 && recorded("copy_end") == 4 && recorded("driver cuStreamWriteValue64") == 4);
+    record_forget();
+    CHECK(elf_cuStreamBatchMemOp_v2(STREAM, 3, op, 0) == 0);
+    CHECK(recorded("copy_begin") == 2 && recorded("copy_end") == 2);
+    CHECK(strstr(strstr(record_text(), "driver cuStreamBatchMemOp_v2"), line("copy_end dst=%#llx", DEVICE_A)) != NULL);
+    CHECK(elf_cuStreamBatchMemOp(STREAM, 3, NULL, 0) == 0 && elf_cuStreamBatchMemOp_ptsz(STREAM, 0, op, 0) == 0);
+    CHECK(elf_cuStreamBatchMemOp_v2_ptsz(STREAM, 1, op + 1, 0) == 0);
+    CHECK(recorded("copy_begin") == 2 && recorded("copy_end") == 2);
+}
+
 /* A copy that fails has no effect on what the program sees, and the engine knows. */
 static void failed_copy(void)
 {
@@ -306,4 +329,5 @@ static void failed_copy(void)
 }
 
 TEST_CASES(CASE(generic), CASE(host_and_device), CASE(arrays), CASE(peers), CASE(two_dimensional),
-           CASE(three_dimensional), CASE(fills), CASE(batch), CASE(large_batch), CASE(batch_3d), CASE(failed_copy))
+           CASE(three_dimensional), CASE(fills), CASE(batch), CASE(large_batch), CASE(batch_3d), CASE(values),
+           CASE(failed_copy))

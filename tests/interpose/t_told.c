@@ -36,7 +36,7 @@ static void engine_answers(void)
     CHECK(elf_cuPointerGetAttributes(1, &attribute, values, 0x10) == 0);
     EXPECT("pointer_get_attributes 1 0x10", "driver cuPointerGetAttributes");
     CHECK(elf_cuMemFree_v2(0x10) == 0);
-    EXPECT("mem_free 0x10", "driver cuMemFree_v2");
+    EXPECT("zerocopy_removed 0x10", "mem_free 0x10", "driver cuMemFree_v2");
 }
 
 static void other_memory(void)
@@ -44,7 +44,8 @@ static void other_memory(void)
     CUdeviceptr address;
     attach();
     CHECK(elf_cuMemAllocManaged(&address, 50, 1) == 0 && address == 0x4000);
-    EXPECT("driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50");
+    EXPECT("driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50",
+           "zerocopy_added 0x4000 bytes=50 managed=1");
     CHECK(elf_cuMemAllocAsync(&address, 60, STREAM) == 0 && address == 0x5000);
     EXPECT(line("mem_alloc_async bytes=60 pool=(nil) stream=%p", (void *)STREAM), "driver cuMemAllocAsync",
            "driver cuStreamIsCapturing", "foreign_added 0x5000 bytes=60 device=60");
@@ -61,6 +62,42 @@ static void other_memory(void)
            "driver cuMemFreeAsync_ptsz");
     CHECK(elf_cuMemFreeAsync(0x0f00000000000000, STREAM) == CUDA_ERROR_ALREADY_MAPPED); /* the engine's answer */
     EXPECT(line("mem_free_async 0xf00000000000000 stream=%p", (void *)STREAM));
+}
+
+/* Host memory that kernels may read in place, for as long as it is pinned. */
+static void pinned_memory(void)
+{
+    void *host = NULL;
+    attach();
+    CHECK(elf_cuMemHostAlloc(&host, 80, 0) == 0 && host == (void *)0x7000);
+    EXPECT("driver cuMemHostAlloc", "zerocopy_added 0x7000 bytes=80 managed=0");
+    CHECK(elf_cuMemAllocHost_v2(&host, 90) == 0 && host == (void *)0x7100);
+    EXPECT("driver cuMemAllocHost_v2", "zerocopy_added 0x7100 bytes=90 managed=0");
+    CHECK(elf_cuMemHostRegister_v2((void *)0x7200, 70, 0) == 0);
+    EXPECT("driver cuMemHostRegister_v2", "zerocopy_added 0x7200 bytes=70 managed=0");
+    CHECK(elf_cuMemHostRegister_v2((void *)0x7300, 70, CU_MEMHOSTREGISTER_IOMEMORY) == 0);
+    EXPECT("driver cuMemHostRegister_v2");
+    CHECK(elf_cuMemHostUnregister((void *)0x7200) == 0);
+    EXPECT("zerocopy_removed 0x7200", "driver cuMemHostUnregister");
+    CHECK(elf_cuMemFreeHost((void *)0x7000) == 0);
+    EXPECT("zerocopy_removed 0x7000", "driver cuMemFreeHost");
+}
+
+/* Descriptors are told when they are made, and again when their address changes. */
+static void tensor_maps(void)
+{
+    static CUtensorMap map;
+    void *const memory = (void *)0x4000;
+    const char *const told = line("address_encoded %p bytes=%zu 0x4000", (void *)&map, sizeof map);
+    attach();
+    CHECK(elf_cuTensorMapEncodeTiled(&map, 0, 1, memory, NULL, NULL, NULL, NULL, 0, 0, 0, 0) == 0);
+    EXPECT("driver cuTensorMapEncodeTiled", told);
+    CHECK(elf_cuTensorMapEncodeIm2col(&map, 0, 3, memory, NULL, NULL, NULL, NULL, 0, 0, NULL, 0, 0, 0, 0) == 0);
+    EXPECT("driver cuTensorMapEncodeIm2col", told);
+    CHECK(elf_cuTensorMapEncodeIm2colWide(&map, 0, 3, memory, NULL, NULL, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0) == 0);
+    EXPECT("driver cuTensorMapEncodeIm2colWide", told);
+    CHECK(elf_cuTensorMapReplaceAddress(&map, memory) == 0);
+    EXPECT("driver cuTensorMapReplaceAddress", told);
 }
 
 static void pools(void)
@@ -185,6 +222,9 @@ static void failures(void)
     setenv("FAKE_FAIL", "*:2", 1);
     CHECK(elf_cuMemAllocManaged(&address, 50, 1) == 2 && elf_cuMemAllocAsync(&address, 1, NULL) == 2);
     CHECK(elf_cuMemAllocFromPoolAsync(&address, 1, NULL, NULL) == 2 && elf_cuMemAlloc_v2(&address, 1) == 2);
+    void *host = (void *)0xdead;
+    CHECK(elf_cuMemHostAlloc(&host, 1, 0) == 2 && elf_cuMemAllocHost_v2(&host, 1) == 2);
+    CHECK(elf_cuMemHostRegister_v2(host, 1, 0) == 2 && host == (void *)0xdead);
     CHECK(elf_cuMemCreate(&handle, 1, &(CUmemAllocationProp){0}, 0) == 2 && elf_cuMemMap(0, 1, 0, 0, 0) == 2);
     CHECK(elf_cuModuleLoadData(&module, "x") == 2 && elf_cuModuleLoad(&module, "x") == 2);
     CHECK(elf_cuModuleLoadDataEx(&module, "x", 0, NULL, NULL) == 2 && elf_cuModuleLoadFatBinary(&module, "x") == 2);
@@ -201,8 +241,9 @@ static void failures(void)
     CHECK(address == 0xdead && bytes == 0xdead && handle == 0xdead && module == (CUmodule)0xdead);
     CHECK(library == (CUlibrary)0xdead && function == (CUfunction)0xdead && kernel == (CUkernel)0xdead);
     CHECK(context == (CUcontext)0xdead);
-    static const char *const told[] = {"foreign_added", "module_loaded", "library_loaded", "function_found",
-                                       "kernel_found",  "peer_enabled",  "quiet_point"};
+    static const char *const told[] = {"foreign_added",  "module_loaded",  "library_loaded",
+                                       "function_found", "kernel_found",   "peer_enabled",
+                                       "quiet_point",    "zerocopy_added", "global_added"};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         CHECK(recorded(told[i]) == 0);
     }
@@ -269,11 +310,11 @@ static void globals(void)
     size_t bytes = 0;
     attach();
     CHECK(elf_cuModuleGetGlobal_v2(&address, &bytes, NULL, "g") == 0 && address == 0x9000 && bytes == 24);
-    EXPECT("driver cuModuleGetGlobal_v2", "foreign_added 0x9000 bytes=24 device=0");
+    EXPECT("driver cuModuleGetGlobal_v2", "driver cuPointerGetAttribute", "global_added 0x9000 bytes=24");
     CHECK(elf_cuModuleGetGlobal_v2(&address, NULL, NULL, "g") == 0);
-    EXPECT("driver cuModuleGetGlobal_v2", "foreign_added 0x9000 bytes=24 device=0");
+    EXPECT("driver cuModuleGetGlobal_v2", "driver cuPointerGetAttribute", "global_added 0x9000 bytes=24");
     CHECK(elf_cuLibraryGetGlobal(NULL, &bytes, NULL, "g") == 0);
-    EXPECT("driver cuLibraryGetGlobal", "foreign_added 0x9000 bytes=24 device=0");
+    EXPECT("driver cuLibraryGetGlobal", "driver cuPointerGetAttribute", "global_added 0x9000 bytes=24");
     CHECK(elf_cuLibraryGetGlobal(NULL, NULL, NULL, "g") == CUDA_ERROR_INVALID_VALUE);
     EXPECT("driver cuLibraryGetGlobal");
     /* They go with their owner, each once; those of others stay. */
@@ -290,6 +331,12 @@ static void globals(void)
     record_forget();
     CHECK(elf_cuLibraryUnload((CUlibrary)0xb7) == 0);
     EXPECT("foreign_removed 0x9000", "library_unloading 0xb7", "driver cuLibraryUnload");
+    /* Managed variables are the CPU's as well. */
+    CHECK(elf_cuLibraryGetManaged(&address, &bytes, (CUlibrary)0xb7, "m") == 0 && address == 0x9800);
+    EXPECT("driver cuLibraryGetManaged", "driver cuPointerGetAttribute", "global_added 0x9800 bytes=24",
+           "zerocopy_added 0x9800 bytes=24 managed=1");
+    CHECK(elf_cuLibraryUnload((CUlibrary)0xb7) == 0);
+    EXPECT("foreign_removed 0x9800", "zerocopy_removed 0x9800", "library_unloading 0xb7", "driver cuLibraryUnload");
 }
 
 static void quiet_points(void)
@@ -352,26 +399,29 @@ static void captures(void)
 
 static void instantiations(void)
 {
-    CUgraphExec exec;
+    CUgraphExec exec = EXEC; /* the driver of these tests writes none */
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
     attach();
-#define TAKES_IN(name, args)     \
-    CHECK(elf_##name args == 0); \
-    EXPECT(line("graph_instantiating %p", (void *)GRAPH), "driver " #name)
-    TAKES_IN(cuGraphInstantiate, (&exec, GRAPH, NULL, NULL, 0));
-    TAKES_IN(cuGraphInstantiate_v2, (&exec, GRAPH, NULL, NULL, 0));
-    TAKES_IN(cuGraphInstantiateWithFlags, (&exec, GRAPH, 0));
-    TAKES_IN(cuGraphInstantiateWithParams, (&exec, GRAPH, &params));
-    TAKES_IN(cuGraphInstantiateWithParams_ptsz, (&exec, GRAPH, &params));
-    TAKES_IN(cuGraphExecUpdate, (EXEC, GRAPH, NULL, NULL));
-    TAKES_IN(cuGraphExecUpdate_v2, (EXEC, GRAPH, NULL));
-    TAKES_IN(cuGraphExecChildGraphNodeSetParams, (EXEC, NODE, GRAPH));
+#define TAKES_IN(name, args, exec_, whole)                                 \
+    CHECK(elf_##name args == 0);                                           \
+    EXPECT(line("graph_instantiating %p", (void *)GRAPH), "driver " #name, \
+           line("graph_taken_in %p graph=%p whole=" #whole, (void *)(exec_), (void *)GRAPH))
+    TAKES_IN(cuGraphInstantiate, (&exec, GRAPH, NULL, NULL, 0), exec, 1);
+    TAKES_IN(cuGraphInstantiate_v2, (&exec, GRAPH, NULL, NULL, 0), exec, 1);
+    TAKES_IN(cuGraphInstantiateWithFlags, (&exec, GRAPH, 0), exec, 1);
+    TAKES_IN(cuGraphInstantiateWithParams, (&exec, GRAPH, &params), exec, 1);
+    TAKES_IN(cuGraphInstantiateWithParams_ptsz, (&exec, GRAPH, &params), exec, 1);
+    TAKES_IN(cuGraphExecUpdate, (EXEC, GRAPH, NULL, NULL), EXEC, 1);
+    TAKES_IN(cuGraphExecUpdate_v2, (EXEC, GRAPH, NULL), EXEC, 1);
+    TAKES_IN(cuGraphExecChildGraphNodeSetParams, (EXEC, NODE, GRAPH), EXEC, 0);
     CHECK(elf_cuGraphLaunch(EXEC, NULL) == 0);
     EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)CU_STREAM_LEGACY), "driver cuGraphLaunch",
            line("graph_launched %p", (void *)EXEC));
     CHECK(elf_cuGraphLaunch_ptsz(EXEC, STREAM) == 0);
     EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)STREAM), "driver cuGraphLaunch_ptsz",
            line("graph_launched %p", (void *)EXEC));
+    CHECK(elf_cuGraphExecDestroy(EXEC) == 0);
+    EXPECT(line("graph_destroying %p", (void *)EXEC), "driver cuGraphExecDestroy");
 }
 
 static void node_params(void)
@@ -382,10 +432,12 @@ static void node_params(void)
     attach();
     CHECK(elf_cuGraphExecKernelNodeSetParams(EXEC, NODE, &v1) == 0);
     EXPECT(line("graph_node_params func=0xf1 kern=(nil) grid=3 shared=0 params=%p extra=(nil)", (void *)arguments),
-           "driver cuGraphExecKernelNodeSetParams");
+           "driver cuGraphExecKernelNodeSetParams",
+           line("graph_kernel_set %p node=%p grid=3", (void *)EXEC, (void *)NODE));
     CHECK(elf_cuGraphExecKernelNodeSetParams_v2(EXEC, NODE, &v2) == 0);
     EXPECT(line("graph_node_params func=(nil) kern=0xf2 grid=4 shared=9 params=(nil) extra=%p", (void *)arguments),
-           "driver cuGraphExecKernelNodeSetParams_v2");
+           "driver cuGraphExecKernelNodeSetParams_v2",
+           line("graph_kernel_set %p node=%p grid=4", (void *)EXEC, (void *)NODE));
     CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                           .srcDevice = 0x1000,
                           .srcPitch = 8,
@@ -397,7 +449,8 @@ static void node_params(void)
                           .Depth = 1};
     CHECK(elf_cuGraphExecMemcpyNodeSetParams(EXEC, NODE, &copy, NULL) == 0);
     EXPECT("graph_copy_params dst=0x2000:8x1/8 src=0x1000:8x1/8 host=(nil) stream=(nil)",
-           "driver cuGraphExecMemcpyNodeSetParams");
+           "driver cuGraphExecMemcpyNodeSetParams",
+           line("graph_copy_set %p node=%p host=(nil)", (void *)EXEC, (void *)NODE));
     const CUDA_MEMSET_NODE_PARAMS fill = {.dst = 0x3000, .pitch = 64, .elementSize = 4, .width = 5, .height = 2};
     CHECK(elf_cuGraphExecMemsetNodeSetParams(EXEC, NODE, &fill, NULL) == 0);
     EXPECT("graph_copy_params dst=0x3000:20x2/64 src=0:0x0/0 host=(nil) stream=(nil)",
@@ -413,7 +466,7 @@ static void any_node_params(void)
     attach();
     CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
     EXPECT(line("graph_node_params func=(nil) kern=0xf2 grid=6 shared=0 params=%p extra=(nil)", (void *)arguments),
-           done);
+           done, line("graph_kernel_set %p node=%p grid=6", (void *)EXEC, (void *)NODE));
     any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMCPY,
                               .memcpy = {.copyParams = {.dstMemoryType = CU_MEMORYTYPE_DEVICE,
                                                         .dstDevice = 0x2000,
@@ -422,14 +475,16 @@ static void any_node_params(void)
                                                         .Height = 1,
                                                         .Depth = 1}}};
     CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    EXPECT("graph_copy_params dst=0x2000:8x1/8 src=0:0x0/0 host=(nil) stream=(nil)", done);
+    EXPECT("graph_copy_params dst=0x2000:8x1/8 src=0:0x0/0 host=(nil) stream=(nil)", done,
+           line("graph_copy_set %p node=%p host=(nil)", (void *)EXEC, (void *)NODE));
     any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMSET,
                               .memset = {.dst = 0x3000, .elementSize = 2, .width = 5, .height = 1}};
     CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
     EXPECT("graph_copy_params dst=0x3000:10x1/10 src=0:0x0/0 host=(nil) stream=(nil)", done);
     any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = GRAPH}};
     CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    EXPECT(line("graph_instantiating %p", (void *)GRAPH), done);
+    EXPECT(line("graph_instantiating %p", (void *)GRAPH), done,
+           line("graph_taken_in %p graph=%p whole=0", (void *)EXEC, (void *)GRAPH));
     any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_HOST};
     CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
     EXPECT(done);
@@ -450,6 +505,7 @@ static void ipc(void)
     EXPECT("driver cuIpcGetMemHandle", "mem_get_address_range 0x10", "driver cuMemGetAddressRange_v2");
 }
 
-TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(pools), CASE(own_mappings), CASE(memory_reached_otherwise),
-           CASE(failures), CASE(modules), CASE(libraries), CASE(enumerations), CASE(globals), CASE(quiet_points),
-           CASE(contexts), CASE(captures), CASE(instantiations), CASE(node_params), CASE(any_node_params), CASE(ipc))
+TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(pinned_memory), CASE(tensor_maps), CASE(pools),
+           CASE(own_mappings), CASE(memory_reached_otherwise), CASE(failures), CASE(modules), CASE(libraries),
+           CASE(enumerations), CASE(globals), CASE(quiet_points), CASE(contexts), CASE(captures), CASE(instantiations),
+           CASE(node_params), CASE(any_node_params), CASE(ipc))

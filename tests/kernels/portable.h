@@ -14,6 +14,9 @@
  * On the GPU this is `extern "C" __global__ void scale(...)`; on the host it is a row of sim_kernels() (sim_kernel.h),
  * which registers itself when the library is loaded: a new source needs no list but the CMake one.
  *
+ * GLOBAL_TABLE(uint64_t, slots, 64); at file scope is a `__device__` array that kernels use by its name; its module
+ * has it. A launch's accesses to it are declared like all others.
+ *
  * Rules that make both sides agree bit for bit: every index of FOR_EACH writes its own outputs and no index reads
  * another's; no shared memory, no atomics, no libm; float without contraction (-fmad=false, -ffp-contract=off), in a
  * fixed order.
@@ -27,6 +30,7 @@
 
 #define DEVICE_FUNCTION                               static __device__ __forceinline__
 #define SIM_KERNEL(name, signature, names, load, ...) extern "C" __global__ void name signature
+#define GLOBAL_TABLE(type, name, count)               __device__ type name[count]
 /* Grid-stride loop over 0 .. count-1; `i` is a uint64_t. */
 #define FOR_EACH(i, count)                                                                    \
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (uint64_t)(count); \
@@ -71,6 +75,13 @@ DEVICE_FUNCTION void busy_for(double nanoseconds)
     if ((bytes) && sim_access_check && sim_access_check((uint64_t)(uintptr_t)(address), (uint64_t)(bytes), 0)) { \
         return;                                                                                                  \
     }
+#define GLOBAL_TABLE(type, name, count)                                     \
+    static type *name;                                                      \
+    __attribute__((constructor)) static void name##_global(void)            \
+    {                                                                       \
+        sim_kernel_global_register(#name, (void **)&name);                  \
+    }                                                                       \
+    _Static_assert((count) > 0, "a table has room")
 #define OPS(count) sim_out->operations += (double)(count);
 
 #define SIM_KERNEL(name, signature, names, load, ...)                          \

@@ -48,7 +48,16 @@ const struct sim_kernel *sim_kernels(size_t *count);
 /* Set by the simulator. 0 = mapped and permitted. NULL: everything is permitted. */
 extern int (*sim_access_check)(uint64_t address, uint64_t bytes, int writes);
 
-/* For portable.h only: adds a row while the library is loaded. */
+/* A module global that kernels name in their code: `place` is where they look for its address. The simulator writes
+ * there before each launch, since every module that is loaded has its own. */
+struct sim_kernel_global {
+    const char *name;
+    void **place;
+};
+const struct sim_kernel_global *sim_kernel_globals(size_t *count);
+
+/* For portable.h only: add a row while the library is loaded. */
+void sim_kernel_global_register(const char *name, void **place);
 void sim_kernel_register(const char *name, void (*run)(void **), void (*access)(void **, struct sim_accesses *));
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "sim_kernel.h"
 
-enum { MAX_KERNELS = 256 };
+enum { MAX_KERNELS = 256, MAX_GLOBALS = 16 };
 
 int (*sim_access_check)(uint64_t address, uint64_t bytes, int writes);
 
@@ -23,6 +23,24 @@ void sim_kernel_register(const char *name, void (*run)(void **), void (*access)(
         abort();
     }
     table[kernel_count++] = (struct sim_kernel){name, run, access};
+}
+
+static struct sim_kernel_global globals[MAX_GLOBALS];
+static size_t global_count;
+
+void sim_kernel_global_register(const char *name, void **place)
+{
+    if (global_count == MAX_GLOBALS) {
+        fprintf(stderr, "libsimkernels: more than %d globals, %s does not fit\n", MAX_GLOBALS, name);
+        abort();
+    }
+    globals[global_count++] = (struct sim_kernel_global){name, place};
+}
+
+const struct sim_kernel_global *sim_kernel_globals(size_t *count)
+{
+    *count = global_count;
+    return globals;
 }
 
 static int compare_names(const void *a, const void *b)

@@ -97,3 +97,13 @@ void pool_forget(struct rig *rig)
     }
     rig->count = 0;
 }
+
+void pool_begin(void)
+{
+    CUdevice device;
+    CUcontext context;
+    OK(cuInit(0));
+    OK(cuDeviceGet(&device, 0));
+    OK(cuDevicePrimaryCtxRetain(&context, device));
+    OK(cuCtxSetCurrent(context));
+}

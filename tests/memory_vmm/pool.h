@@ -38,6 +38,9 @@ void pool_close(struct pool *pool);
 void pool_fill(CUdeviceptr address, size_t bytes, uint32_t value);
 void pool_expect(CUdeviceptr address, size_t bytes, uint32_t value);
 
+/* A current context and nothing else, before rig_open: the very first memory of the program may then be of any kind. */
+void pool_begin(void);
+
 /* Weights that lie in a pool are the pool's to free: the rig forgets all it has. */
 void pool_forget(struct rig *rig);
 

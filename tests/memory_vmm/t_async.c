@@ -106,6 +106,24 @@ static void weights(void)
     rig_close(&rig);
 }
 
+/* The first memory of the program comes from a pool. */
+static void first_of_all(void)
+{
+    CUdeviceptr address;
+    pool_begin();
+    OK(cuMemAllocAsync(&address, COUNT * weight_bytes, NULL));
+    OK(cuStreamSynchronize(NULL));
+    rig_open(&rig, 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        (void)rig_place(&rig, address + i * weight_bytes, weight_bytes);
+    }
+    rig_until_streamed(&rig);
+    pool_forget(&rig);
+    OK(cuMemFreeAsync(address, NULL));
+    OK(cuStreamSynchronize(NULL));
+    rig_close(&rig);
+}
+
 /* Freed and allocated again on one stream: the same memory, at once, and no kernel sees the next one's bytes. */
 static void same_stream(void)
 {
@@ -497,9 +515,9 @@ static void pitched(void)
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(activations),  CASE(weights),       CASE(same_stream), CASE(other_stream), CASE(freed_elsewhere),
-    CASE(stream_gone),  CASE(mixed_frees),   CASE(numbers),     CASE(own_pool),     CASE(idle_makes_way),
-    CASE(capturing),    CASE(freed_is_gone), CASE(threads),     CASE(errors),       CASE(exit_alive),
-    CASE(context_gone), CASE(pitched),
+    CASE(activations),     CASE(first_of_all), CASE(weights),       CASE(same_stream), CASE(other_stream),
+    CASE(freed_elsewhere), CASE(stream_gone),  CASE(mixed_frees),   CASE(numbers),     CASE(own_pool),
+    CASE(idle_makes_way),  CASE(capturing),    CASE(freed_is_gone), CASE(threads),     CASE(errors),
+    CASE(exit_alive),      CASE(context_gone), CASE(pitched),
 };
 RIG_MAIN(cases)

@@ -55,6 +55,18 @@ static void a_piece_each(void)
     finish();
 }
 
+/* The reservation is the first that the program does. */
+static void first_of_all(void)
+{
+    pool_begin();
+    pool_open(&pool, 10, 4 * MIB);
+    pool_map(&pool, 0, 10);
+    rig_open(&rig, 0);
+    place(10, 4 * MIB);
+    rig_until_streamed(&rig);
+    finish();
+}
+
 /* Tensors end where they end: most lie in two pieces, and pieces hold parts of two tensors. */
 static void across_pieces(void)
 {
@@ -563,6 +575,40 @@ static void while_capturing(void)
     finish();
 }
 
+/* A graph writes activations in the pool: the weights around them are streamed all the same, in the next plan, too. */
+static void graph_beside_weights(void)
+{
+    CUgraph graph;
+    CUgraphExec exec;
+    rig_open(&rig, 0);
+    pool_open(&pool, 13, 4 * MIB);
+    pool_map(&pool, 0, 13);
+    for (unsigned i = 0; i < 12; i++) { /* activations in piece 6 */
+        (void)rig_place(&rig, pool_at(&pool, i < 6 ? i : i + 1), 4 * MIB);
+    }
+    for (int pass = 0; pass < 10; pass++) {
+        launch_fill(pool_at(&pool, 6), (uint32_t)pass, MIB);
+        passes(1);
+    }
+    HOLDS(rig_streamed_mib() > 0);
+    OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    launch_fill(pool_at(&pool, 6), 99, MIB);
+    OK(cuStreamEndCapture(rig.stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuCtxSynchronize());
+    pool_unmap(&pool, 2, 1);
+    rig.weight[2].address = 0;
+    for (int pass = 0; pass < 12; pass++) {
+        OK(cuGraphLaunch(exec, rig.stream));
+        passes(1);
+        pool_expect(pool_at(&pool, 6), 4 * MIB, 99);
+    }
+    HOLDS(rig_plans() > 1 && rig_streamed_mib() > 0);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    finish();
+}
+
 /* The context is reset with everything mapped: the end is in order, and so is what comes after. */
 static void context_gone(void)
 {
@@ -644,6 +690,7 @@ static void exit_alive(void)
     }
 static const struct rig_case cases[] = {
     CASE(a_piece_each),
+    CASE(first_of_all),
     CASE(across_pieces),
     CASE(several_pieces_each),
     CASE(beside_host_memory),
@@ -664,6 +711,7 @@ static const struct rig_case cases[] = {
     CASE(out_of_memory),
     CASE(everything_fits),
     CASE(while_capturing),
+    CASE(graph_beside_weights),
     CASE(context_gone),
     CASE(two_devices),
     CASE(exit_alive),

@@ -253,7 +253,7 @@ struct sim_knobs {
     double link_gbps, hbm_gbps, peer_gbps, tflops;
     double query_ns;
     int driver_version;
-    int real_time, race_abort;
+    int real_time, race_abort, opaque_maps;
     const char *report, *kernels, *trace;
 };
 extern struct sim_knobs sim_knobs;

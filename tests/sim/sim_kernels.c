@@ -19,6 +19,8 @@ enum { MAX_LIBRARIES = 8 };
 struct kernel_library {
     const struct sim_kernel *kernel;
     size_t count;
+    const struct sim_kernel_global *global;
+    size_t globals;
 };
 
 static struct kernel_library libraries[MAX_LIBRARIES];
@@ -49,6 +51,7 @@ static int load_library(const char *path)
     union {
         void *pointer;
         const struct sim_kernel *(*function)(size_t *);
+        const struct sim_kernel_global *(*globals)(size_t *);
         int (**check)(uint64_t, uint64_t, int);
     } symbol;
     symbol.pointer = dlsym(handle, "sim_access_check");
@@ -59,6 +62,8 @@ static int load_library(const char *path)
         return 0;
     struct kernel_library *library = &libraries[library_count++];
     library->kernel = symbol.function(&library->count);
+    symbol.pointer = dlsym(handle, "sim_kernel_globals");
+    library->global = symbol.pointer != NULL ? symbol.globals(&library->globals) : NULL;
     return 1;
 }
 
@@ -104,6 +109,17 @@ const struct sim_kernel *sim_host_kernel(const char *name)
             if (strcmp(libraries[l].kernel[k].name, name) == 0)
                 return &libraries[l].kernel[k];
     return NULL;
+}
+
+void sim_host_globals(const struct sim_module *module)
+{
+    for (size_t l = 0; l < library_count; l++) {
+        for (size_t g = 0; g < libraries[l].globals; g++) {
+            uint64_t address = 0, bytes;
+            (void)sim_module_global(module, libraries[l].global[g].name, &address, &bytes);
+            *libraries[l].global[g].place = (void *)(uintptr_t)address;
+        }
+    }
 }
 
 int sim_host_accesses(const struct sim_kernel *kernel, void **params, const struct sim_device *device,

@@ -244,6 +244,7 @@ CUresult sim_launch_run(struct sim_call *call, struct sim_lane *lane, const stru
         sim_say("kernel %s has no host implementation", launch->func->site);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    sim_host_globals(launch->func->module);
     const struct sim_accesses *list;
     if (sim_host_accesses(launch->func->host, launch->param, lane->context->device, &list)) {
         sim_programmatic_check(lane, launch, node, list);

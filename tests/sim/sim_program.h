@@ -95,6 +95,8 @@ int sim_sm_count(void);
 
 /* The host kernel of this name; NULL: none. Loads the kernel library on the first call. */
 const struct sim_kernel *sim_host_kernel(const char *name);
+/* Tells kernels where the globals of a module are that they use by name. */
+void sim_host_globals(const struct sim_module *module);
 /*
  * Ask the kernel what it will access. The list is valid until the next call. When an access is not permitted to the
  * device the list ends with it and the answer is 0: the operation faults there.

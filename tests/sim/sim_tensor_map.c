@@ -1,10 +1,17 @@
 /*
  * Tensor maps: 128 opaque bytes that a kernel gets by value. As in the real encoding the global address is the first
- * word; the rest here is only good to tell two maps apart.
+ * word; the rest here is only good to tell two maps apart. SIM_MAPS=opaque: a driver whose encoding nobody can read,
+ * the complement of the address.
  */
 #include "sim.h"
 
 #include <string.h>
+
+static uint64_t encoded(const void *address)
+{
+    const uint64_t word = (uint64_t)(uintptr_t)address;
+    return sim_knobs.opaque_maps ? ~word : word;
+}
 
 static CUresult encode(CUtensorMap *map, uint32_t rank, const void *address, const cuuint64_t *dims,
                        const cuuint64_t *strides, const cuuint32_t *steps)
@@ -13,7 +20,7 @@ static CUresult encode(CUtensorMap *map, uint32_t rank, const void *address, con
         dims == NULL || steps == NULL || (rank > 1 && strides == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    uint64_t word[sizeof map->opaque / sizeof(uint64_t)] = {(uint64_t)(uintptr_t)address, rank};
+    uint64_t word[sizeof map->opaque / sizeof(uint64_t)] = {encoded(address), rank};
     for (uint32_t i = 0; i < rank; i++) {
         if (dims[i] == 0 || (i + 1 < rank && (strides[i] & 15) != 0)) {
             return CUDA_ERROR_INVALID_VALUE;
@@ -51,8 +58,8 @@ SIM_API(SIM_INIT, cuTensorMapEncodeIm2col,
 SIM_API(SIM_INIT, cuTensorMapReplaceAddress, (CUtensorMap * tensorMap, void *globalAddress), tensorMap, globalAddress)
 {
     (void)call;
-    uint64_t word = (uint64_t)(uintptr_t)globalAddress;
-    if (tensorMap == NULL || (word & 15) != 0) {
+    uint64_t word = encoded(globalAddress);
+    if (tensorMap == NULL || ((uintptr_t)globalAddress & 15) != 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     memcpy(tensorMap->opaque, &word, sizeof word);

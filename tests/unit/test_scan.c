@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "scan.h"
+#include "zerocopy.h"
 
 enum { ARENA_SHIFT = 40 };
 static const CUdeviceptr base = (CUdeviceptr)1 << ARENA_SHIFT;
@@ -65,6 +66,32 @@ START_TEST(neighbours_of_the_arena_are_no_touches)
     void *params[] = {&below, structure, &number, &above};
 
     ck_assert_uint_eq(scan(&kernel, params, NULL).count, 0);
+}
+END_TEST
+
+static struct ov_touches scan_one(uint64_t word)
+{
+    uint64_t structure[3] = {0, word, UINT64_MAX}, zero = 0;
+    uint32_t number = 0;
+    void *params[] = {&zero, structure, &number, &zero};
+    return scan(&kernel, params, NULL);
+}
+
+/* Below and above the arena alike; what is only between two ranges is let pass. */
+START_TEST(zero_copy_addresses_expose_a_launch)
+{
+    const uint64_t low = (uint64_t)1 << 30, high = (uint64_t)1 << 46;
+    ck_assert(!scan_one(low).exposed && !scan_one(base).exposed); /* there is no such memory yet */
+    ov_zerocopy_low = low;
+    ov_zerocopy_high = high + OV_PAGE_BYTES;
+    ov_zerocopy_granule[(low >> OV_ZEROCOPY_SHIFT) % OV_ZEROCOPY_GRANULES] = 1;
+    ov_zerocopy_granule[(high >> OV_ZEROCOPY_SHIFT) % OV_ZEROCOPY_GRANULES] = 1;
+    ck_assert(scan_one(low).exposed && scan_one(low + 4095).exposed && scan_one(high).exposed);
+    ck_assert(!scan_one(low - 1).exposed && !scan_one(low + OV_PAGE_BYTES).exposed);
+    ck_assert(!scan_one(high + OV_PAGE_BYTES).exposed);
+    ck_assert(!scan_one(base).exposed);
+    ck_assert_uint_eq(scan_one(base).count, 1);
+    ck_assert_uint_eq(scan_one(low).count, 0);
 }
 END_TEST
 
@@ -145,6 +172,7 @@ Suite *scan_suite(void)
     tcase_add_test(tcase, finds_addresses_in_parameters_and_inside_structures);
     tcase_add_test(tcase, parameters_need_not_be_aligned);
     tcase_add_test(tcase, neighbours_of_the_arena_are_no_touches);
+    tcase_add_test(tcase, zero_copy_addresses_expose_a_launch);
     tcase_add_test(tcase, extra_is_scanned_to_its_last_whole_word);
     tcase_add_test(tcase, what_cannot_be_seen_is_said);
     tcase_add_test(tcase, more_addresses_than_fit_are_said);
