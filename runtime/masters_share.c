@@ -166,6 +166,6 @@ void ov_masters_share(struct ov_engine *engine)
         }
         ov_ring_find_master(engine, i);
     }
-    ov_log(OV_LOG_INFO, "device %d: %zu MiB of host copies are shared as \"%s\"", engine->device, shared * 2,
-           ov_opt.share);
+    ov_log(OV_LOG_INFO, "device %d: %zu MiB of host copies are shared as \"%s\", %zu MiB are not", engine->device,
+           shared * 2, ov_opt.share, (engine->ledger.host_bytes >> 20) - shared * 2);
 }

@@ -226,6 +226,20 @@ static void ends_with_an_error(void)
     exit(0);
 }
 
+/* One of several processes that run the same weights: says that it streams, goes on until its input ends. */
+static void shares_until_told(void)
+{
+    struct rig rig;
+    open_streaming(&rig);
+    rig_pass(&rig, NULL, 0);
+    printf("ready\n");
+    fflush(stdout);
+    while (getchar() != EOF) {
+    }
+    read_weight(&rig, 3); /* leaves the ring: from then on its own */
+    finish(&rig);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -240,5 +254,6 @@ static const struct rig_case cases[] = {
     CASE(forks),
     CASE(loads_until_it_is_full),
     CASE(ends_with_an_error),
+    CASE(shares_until_told),
 };
 RIG_MAIN(cases)
