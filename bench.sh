@@ -17,6 +17,7 @@ sim.stream.link_ratio      0.98   ratio         link_ratio 192M all_streamed
 sim.half.link_ratio        0.97   ratio         link_ratio 690M half_streamed
 sim.compute.overhead       1.01   ratio         compute_overhead 192M all_streamed
 store.rss_ratio            1.02   ratio         rss_ratio 420M all_pinned
+store.share.rss_ratio      1.05   ratio         share_ratio 4
 launch.instructions        700    instructions  launch_instructions 20M some_streamed
 launch.instructions.idle   300    instructions  launch_instructions 1G never_exceeded
 '
@@ -129,6 +130,13 @@ rss_ratio() { # BUDGET EXPECTED
         SIM_REPORT=$work/without measured "$work/output" "$out/tests/apps/stack" "${sizes[@]}" || return 1
     awk -v a="$(number pinned_peak_bytes "$work/with")" -v b="$(number pinned_peak_bytes "$work/without")" \
         'BEGIN { printf "%.4f", (a - b) / (2 * (65 + 129) * 1048576) }'
+}
+
+# Host memory of several processes together, which run the same weights and share them, over that of one.
+share_ratio() { # PROCESSES
+    measured "$work/output" env OVERSHOT_BUDGET=22M OVERSHOT_VERIFY=1 SIM_KERNELS="$out/tests/kernels/libsimkernels.so" \
+        tests/store/share.sh together "$1" "$library" "$LD_LIBRARY_PATH" "$out/tests/store/t_store" || return 1
+    sed -n 's/^ratio //p' "$work/output"
 }
 
 # Instructions of the library itself in a callgrind profile.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -183,15 +184,27 @@ const char *ov_pin_name(enum ov_pin_kind kind)
     return kind < OV_PIN_KINDS ? ways[kind].name : "nothing";
 }
 
+/* Drivers do not count what they pin against it; where one does, this is the hint that helps. */
+static void name_lock_limit(char *text, size_t room)
+{
+    struct rlimit limit;
+    text[0] = 0;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        snprintf(text, room, "; RLIMIT_MEMLOCK is %llu KiB", (unsigned long long)limit.rlim_cur >> 10);
+    }
+}
+
 bool ov_pins_descend(struct ov_pins *pins, const char *cause)
 {
+    char lock_limit[64];
     if (pins->kind >= OV_PIN_NONE) {
         return false;
     }
     const struct way *from = &ways[pins->kind], *to = &ways[pins->kind + 1];
     pins->kind++;
-    ov_log(OV_LOG_WARN, "host memory cannot be had by %s (%s): by %s from now on%s", from->name, cause, to->name,
-           to->costs);
+    name_lock_limit(lock_limit, sizeof lock_limit);
+    ov_log(OV_LOG_WARN, "host memory cannot be had by %s (%s%s): by %s from now on%s", from->name, cause, lock_limit,
+           to->name, to->costs);
     return true;
 }
 
