@@ -4,7 +4,8 @@
 #   - it needs nothing but libc (and the dynamic linker) at load time;
 #   - it refers to no symbol of a glibc newer than GLIBC_MAX;
 #   - it has lazy binding, so that functions which an old glibc keeps elsewhere are looked for only when they are called;
-#   - it exports exactly dlsym and the OV_HOOK rows of DRIVER_API_DEF (dlvsym may be exported, too).
+#   - it exports exactly dlsym, the OV_HOOK rows of DRIVER_API_DEF and the rows of nvml_api.def beside it (dlvsym may be
+#     exported, too).
 # Prints every offence; exit status 1 if there is one.
 set -eu
 LC_ALL=C
@@ -56,11 +57,13 @@ done <"$work/newer"
 {
     echo '#define OV_HOOK(name, ...) @name'
     echo '#define OV_CALL(...)'
+    echo '#define OV_NVML_HOOK(name, ...) @name'
     echo "#include \"$rows\""
-} | "$@" -E -P -x c - | grep -oE '@ ?cu[A-Z][A-Za-z0-9_]*' | tr -d '@ ' | sort -u >"$work/rows"
+    echo "#include \"$(dirname "$rows")/nvml_api.def\""
+} | "$@" -E -P -x c - | grep -oE '@ ?(cu|nvml)[A-Z][A-Za-z0-9_]*' | tr -d '@ ' | sort -u >"$work/rows"
 [ -s "$work/rows" ] || offence "no OV_HOOK rows found in $rows"
 for name in $(grep -vxE 'dlsym|dlvsym' "$work/exported" | comm -23 - "$work/rows"); do
-    offence "exports $name, which is neither dlsym, dlvsym nor an OV_HOOK row of $rows"
+    offence "exports $name, which is neither dlsym, dlvsym nor a row of $rows or nvml_api.def"
 done
 for name in $(comm -13 "$work/exported" "$work/rows") $(grep -qx dlsym "$work/exported" || echo dlsym); do
     offence "does not export $name"

@@ -70,6 +70,9 @@ void ov_alloc_drop(struct ov_engine *engine, struct ov_alloc *alloc)
         engine->arena.page[p].alloc = 0;
         atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
     }
+    if (alloc->offered) {
+        ov_ipc_withdraw(&alloc->ticket);
+    }
     free(alloc->edge);
     memset(alloc, 0, sizeof *alloc);
     alloc->next_free = allocs->first_free;
@@ -127,6 +130,12 @@ static struct ov_other *take_other(struct ov_engine *engine, uint64_t address)
     return other;
 }
 
+/* What of it the program has allocated: a mapping costs nothing, its handle does. */
+static size_t counted(const struct ov_other *other)
+{
+    return other->small ? other->bytes : other->device_bytes;
+}
+
 /* Gives its bytes back to the ledger; after the driver's free. */
 static void settle_other(struct ov_engine *engine, struct ov_other *other)
 {
@@ -139,7 +148,8 @@ static void settle_other(struct ov_engine *engine, struct ov_other *other)
     } else {
         ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, other->device_bytes);
     }
-    engine->ledger.program_bytes -= other->small ? other->bytes : other->device_bytes;
+    engine->ledger.program_bytes -= counted(other);
+    ov_report_freed(&engine->report, &engine->ledger);
     pthread_mutex_unlock(&engine->lock);
     if (other->handle != NULL) {
         engine = other->handle->engine;
@@ -150,9 +160,17 @@ static void settle_other(struct ov_engine *engine, struct ov_other *other)
     free(other);
 }
 
+/* The driver refused to free it. */
+static void restore_other(struct ov_engine *engine, struct ov_other *other)
+{
+    pthread_mutex_lock(&engine->lock);
+    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+    pthread_mutex_unlock(&engine->lock);
+}
+
 static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, struct ov_handle *handle, bool global)
 {
-    struct ov_engine *engine = ov_engine_here();
+    struct ov_engine *engine = ov_engine_for_memory();
     struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
     if (other == NULL) {
         return;
@@ -167,9 +185,18 @@ static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, str
     HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
     ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, device_bytes);
     engine->ledger.program_bytes += device_bytes; /* what is mapped, or a graph's, costs nothing by itself */
-    bool over = device_bytes > 0 && ov_ledger_held(&engine->ledger) > engine->ledger.budget_bytes;
+    size_t held = ov_ledger_held(&engine->ledger), budget = engine->ledger.budget_bytes;
+    size_t foreign = engine->ledger.held_bytes[OV_FOR_FOREIGN], movable = engine->ledger.held_bytes[OV_FOR_PAGES];
+    bool over = device_bytes > 0 && held > budget;
     engine->replan_soon = engine->replan_soon || (over && atomic_load(&engine->planned));
     pthread_mutex_unlock(&engine->lock);
+    if (over && !atomic_exchange(&engine->excess_said, true)) {
+        ov_log(
+            OV_LOG_WARN,
+            "device %d: %zu MiB are held, more than the budget of %zu MiB: the program has %zu MiB in pools, managed "
+            "memory and mappings of its own, which overshot cannot move; %zu MiB of its memory can give way",
+            engine->device, held >> 20, budget >> 20, foreign >> 20, movable >> 20);
+    }
 }
 
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
@@ -194,7 +221,7 @@ void ov_foreign_removed(CUdeviceptr address)
 
 void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle id)
 {
-    struct ov_handle *handle = ov_engine_here() != NULL ? ov_handle_lock(id) : NULL;
+    struct ov_handle *handle = ov_engine_for_memory() != NULL ? ov_handle_lock(id) : NULL;
     if (handle != NULL) {
         handle->mappings++;
         pthread_mutex_unlock(&handle->engine->lock);
@@ -247,12 +274,28 @@ bool ov_others_hold(const struct ov_engine *engine, uint64_t address)
 
 /* ---- the program's calls ---- */
 
-/* Device memory while the budget lasts, then host memory. Under the lock, in the engine's context. */
+/* Device memory while the budget lasts, then host memory; both, when neither holds all of it. Under the lock, in the
+ * engine's context. */
 static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
     CUresult result = ov_back_device(&engine->arena, first, pages);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable) {
-        result = ov_back_host(&engine->arena, first, pages);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !ov_host_backed(engine)) {
+        return result;
+    }
+    size_t host = ov_ledger_host_left(&engine->ledger) >> OV_PAGE_SHIFT;
+    size_t device = host < pages ? pages - host : 0;
+    if (device > ov_ledger_left(&engine->ledger) >> OV_PAGE_SHIFT) {
+        return result;
+    }
+    if (device > 0) {
+        result = ov_back_device(&engine->arena, first, (uint32_t)device);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    result = ov_back_host(&engine->arena, first + (uint32_t)device, pages - (uint32_t)device);
+    if (result != CUDA_SUCCESS && device > 0) {
+        (void)ov_unback(&engine->arena, first, (uint32_t)device);
     }
     return result;
 }
@@ -346,7 +389,7 @@ CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes
     pthread_mutex_lock(&engine->lock);
     uint32_t first = ov_arena_take(&engine->arena, pages);
     CUresult result = first != UINT32_MAX ? back(engine, first, pages) : CUDA_ERROR_OUT_OF_MEMORY;
-    bool on_host = result == CUDA_SUCCESS && engine->arena.page[first].backing == OV_HOST;
+    bool on_host = result == CUDA_SUCCESS && engine->arena.page[first + pages - 1].backing == OV_HOST;
     if (result == CUDA_SUCCESS && ov_alloc_new(engine, first, pages, bytes) == NULL) {
         (void)ov_unback(&engine->arena, first, pages);
         ov_drop_masters(&engine->arena, first, pages);
@@ -366,15 +409,47 @@ CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes
     return result;
 }
 
+/* OVERSHOT_EXCLUDE: the driver's, but within the budget. */
+static CUresult alloc_excluded(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+{
+    struct ov_other *other = calloc(1, sizeof *other);
+    size_t held = (size_t)ov_pages(bytes) << OV_PAGE_SHIFT;
+    CUdeviceptr address = 0;
+    if (ov_host_backed(engine)) {
+        ov_make_room(engine, ov_pages(bytes), true);
+    }
+    pthread_mutex_lock(&engine->lock);
+    bool fits = other != NULL && ov_ledger_take(&engine->ledger, OV_FOR_FOREIGN, held);
+    pthread_mutex_unlock(&engine->lock);
+    CUresult result = fits ? ov_cu->cuMemAlloc_v2(&address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result != CUDA_SUCCESS) {
+        free(other);
+    }
+    pthread_mutex_lock(&engine->lock);
+    if (result == CUDA_SUCCESS) {
+        *other = (struct ov_other){.address = address, .bytes = bytes, .device_bytes = held};
+        HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
+        engine->ledger.program_bytes += held;
+        *out = address;
+    } else if (fits) {
+        ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, held);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return result;
+}
+
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
 {
-    struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_here() : NULL;
+    struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_for_memory() : NULL;
     if (engine == NULL || bytes > ov_arena_bytes) {
         return ov_cu->cuMemAlloc_v2(out, bytes);
     }
+    if (bytes >= OV_ARENA_LEAST && ov_sizes_hold(&ov_opt.exclude, bytes)) {
+        return alloc_excluded(engine, out, bytes);
+    }
     if (bytes < OV_ARENA_LEAST) {
         bool fits = reserve_small(engine, bytes, false);
-        if (!fits && engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO) {
+        if (!fits && ov_host_backed(engine)) {
             ov_make_room(engine, 2, true); /* small ones are what kernels write to, mostly */
         }
         if (fits || reserve_small(engine, bytes, !engine->arena.host_capable)) {
@@ -390,7 +465,7 @@ CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes,
     size_t row = (width_bytes + align - 1) & ~(align - 1);
     bool plain = out != NULL && pitch != NULL && width_bytes > 0 && row >= width_bytes && height > 0 &&
                  height <= SIZE_MAX / 2 / row && (element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
-    if (!plain || ov_engine_here() == NULL) {
+    if (!plain || ov_engine_for_memory() == NULL) {
         return ov_cu->cuMemAllocPitch_v2(out, pitch, width_bytes, height, element_bytes);
     }
     CUresult result = ov_mem_alloc(out, row * height);
@@ -438,6 +513,7 @@ static CUresult release(struct ov_engine *engine, struct ov_alloc *alloc)
     ov_drop_masters(&engine->arena, first, pages);
     ov_learn_forget(engine, first, pages);
     engine->ledger.program_bytes -= alloc->bytes;
+    ov_report_freed(&engine->report, &engine->ledger);
     engine->allocs.doomed -= alloc->doomed;
     ov_pool_released(engine, alloc);
     ov_alloc_drop(engine, alloc);
@@ -489,8 +565,10 @@ CUresult ov_mem_free(CUdeviceptr address)
     }
     CUresult result = ov_cu->cuMemFree_v2(address);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
-        if (other[slice] != NULL) {
+        if (other[slice] != NULL && result == CUDA_SUCCESS) {
             settle_other(ov_engine_at(slice), other[slice]);
+        } else if (other[slice] != NULL) {
+            restore_other(ov_engine_at(slice), other[slice]);
         }
     }
     return result;

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "driver.h"
+#include "ipc.h"
 
 #define OV_ARENA_LEAST ((size_t)1 << 20)
 
@@ -34,6 +35,8 @@ struct ov_alloc {
     bool reserved;     /* the program's own reservation: pages come and go (vmm.h) */
     bool idle;         /* freed in stream order, kept for the next (pool.h) */
     CUmemoryPool pool; /* that it was taken from, NULL: none */
+    bool offered;      /* to other processes, by: */
+    struct ov_ticket ticket;
     uint32_t held;     /* pages that something stands behind */
     uint64_t *edge;    /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
     uint32_t edge_count, edge_room;

@@ -195,6 +195,82 @@ CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages)
     return result;
 }
 
+/* ---- shared with other processes ---- */
+
+CUresult ov_make_shared(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle *handle)
+{
+    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
+    CUmemAllocationProp prop = device_prop(arena);
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    if (pages > UINT16_MAX) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!ov_ledger_take(arena->ledger, OV_FOR_FOREIGN, bytes)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = ov_cu->cuMemCreate(handle, bytes, &prop, 0);
+    if (result != CUDA_SUCCESS) {
+        ov_ledger_give(arena->ledger, OV_FOR_FOREIGN, bytes);
+    }
+    return result;
+}
+
+void ov_drop_shared(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle handle)
+{
+    (void)ov_cu->cuMemRelease(handle);
+    ov_ledger_give(arena->ledger, OV_FOR_FOREIGN, (size_t)pages << OV_PAGE_SHIFT);
+}
+
+CUresult ov_back_shared(struct ov_arena *arena, uint32_t first, uint32_t pages, CUmemGenericAllocationHandle handle)
+{
+    CUdeviceptr address = ov_page_address(arena, first);
+    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
+    CUresult result = ov_cu->cuMemMap(address, bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = ov_arena_access(arena, address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (result != CUDA_SUCCESS) {
+        (void)ov_cu->cuMemUnmap(address, bytes);
+        return result;
+    }
+    arena->page[first].device = handle;
+    for (uint32_t p = first; p < first + pages; p++) {
+        arena->page[p].backing = OV_SHARED;
+        arena->page[p].chunk_first = first;
+        arena->page[p].chunk_pages = (uint16_t)pages;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult ov_window_open(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle handle,
+                        CUdeviceptr *address)
+{
+    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
+    CUresult result = ov_cu->cuMemAddressReserve(address, bytes, OV_PAGE_BYTES, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = ov_cu->cuMemMap(*address, bytes, 0, handle, 0);
+    if (result != CUDA_SUCCESS) {
+        (void)ov_cu->cuMemAddressFree(*address, bytes);
+        return result;
+    }
+    result = ov_arena_access(arena, *address, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    if (result != CUDA_SUCCESS) {
+        ov_window_close(pages, *address);
+    }
+    return result;
+}
+
+void ov_window_close(uint32_t pages, CUdeviceptr address)
+{
+    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
+    if (ov_cu->cuMemUnmap(address, bytes) == CUDA_SUCCESS) {
+        (void)ov_cu->cuMemAddressFree(address, bytes);
+    }
+}
+
 /* ---- mapped masters ---- */
 
 CUresult ov_create_host(struct ov_arena *arena, CUmemGenericAllocationHandle *handle)
@@ -458,6 +534,9 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages)
                 (void)ov_cu->cuMemRelease(page->device);
                 ov_ledger_give(arena->ledger, OV_FOR_PAGES, (size_t)page->chunk_pages << OV_PAGE_SHIFT);
                 page->device = 0;
+            } else if (page->backing == OV_SHARED && page->chunk_first == q) {
+                ov_drop_shared(arena, page->chunk_pages, page->device);
+                page->device = 0;
             }
             page->backing = OV_NONE;
         }
@@ -474,7 +553,7 @@ CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer)
     CUresult result = CUDA_SUCCESS;
     for (uint32_t p = 0; p < arena->high_page && result == CUDA_SUCCESS; p++) {
         const struct ov_page *page = &arena->page[p];
-        uint32_t pages = page->backing == OV_DEVICE ? page->chunk_pages : 1;
+        uint32_t pages = page->backing == OV_DEVICE || page->backing == OV_SHARED ? page->chunk_pages : 1;
         if (is_ours(page)) {
             result = ov_arena_access(arena, ov_page_address(arena, p), (size_t)pages << OV_PAGE_SHIFT,
                                      page->backing == OV_RING ? CU_MEM_ACCESS_FLAGS_PROT_READ

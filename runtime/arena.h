@@ -10,6 +10,7 @@
  *   OV_NONE     nothing; not mapped
  *   OV_DEVICE   device memory; several pages may share one handle (a chunk), since fewer handles load faster
  *   OV_HOST     its host master, read and written in place over the link
+ *   OV_SHARED   device memory that other processes may have mapped (ipc.h): one handle, it never moves
  *   OV_RING     a page of the ring, which other units use too: read-only; the host master holds the truth
  *   OV_FIXED    memory that the program mapped there itself and that is not ours to move (vmm.h)
  * Host masters are handles of one page each, so that any page can change its tier alone.
@@ -36,11 +37,11 @@
 #define OV_DEVICES     16
 #define OV_ARENA_ALIGN ((size_t)1 << 32) /* of every slice */
 
-enum ov_backing { OV_NONE, OV_DEVICE, OV_HOST, OV_RING, OV_FIXED };
+enum ov_backing { OV_NONE, OV_DEVICE, OV_HOST, OV_RING, OV_FIXED, OV_SHARED };
 
 struct ov_page {
     uint32_t alloc;                      /* 1 + index of the allocation that owns the page, 0: free */
-    uint32_t chunk_first;                /* OV_DEVICE: first page of its chunk, ... */
+    uint32_t chunk_first;                /* OV_DEVICE, OV_SHARED: first page of its chunk, ... */
     uint16_t chunk_pages;                /* ... and their number */
     uint8_t backing;                     /* enum ov_backing */
     uint32_t mapping;                    /* 1 + index of the program's own mapping, 0: none (vmm.h) */
@@ -118,6 +119,15 @@ void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_host(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_ring(struct ov_arena *arena, uint32_t first, uint32_t pages, const CUmemGenericAllocationHandle *ring);
+/* Device memory that can be exported: held as foreign memory, because no plan may count on it.
+ * CUDA_ERROR_NOT_SUPPORTED: there are too many pages for one handle. */
+CUresult ov_make_shared(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle *handle);
+void ov_drop_shared(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle handle);
+CUresult ov_back_shared(struct ov_arena *arena, uint32_t first, uint32_t pages, CUmemGenericAllocationHandle handle);
+/* Maps a handle for a while at an address outside the slices. */
+CUresult ov_window_open(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle handle,
+                        CUdeviceptr *address);
+void ov_window_close(uint32_t pages, CUdeviceptr address);
 /* Makes mapped masters where there are none, visible in the mirror only. Undefined contents. */
 CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages);
 void ov_drop_mapped(struct ov_arena *arena, uint32_t first, uint32_t pages);

@@ -32,6 +32,23 @@ struct ov_engine *ov_engine_of(uint64_t address)
     return ov_arena_has(address) ? ov_engine_at((int)ov_arena_slice(address)) : NULL;
 }
 
+_Atomic bool ov_stood_down;
+
+struct ov_engine *ov_engine_for_memory(void)
+{
+    return atomic_load_explicit(&ov_stood_down, memory_order_relaxed) ? NULL : ov_engine_here();
+}
+
+bool ov_device_managed(CUdevice device)
+{
+    int vmm = 0;
+    return !atomic_load_explicit(&ov_stood_down, memory_order_relaxed) && device >= 0 && device < OV_DEVICES &&
+           !refused[device] && (ov_opt.devices >> device & 1) != 0 &&
+           ov_cu->cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
+               CUDA_SUCCESS &&
+           vmm != 0;
+}
+
 static bool refuse(int device, const char *why)
 {
     if (device >= 0 && !refused[device]) {
@@ -53,10 +70,13 @@ static bool reserve(int device)
     return reserved || refuse(device, "the driver does not reserve address ranges");
 }
 
-static size_t budget_of(CUdevice device)
+static size_t budget_of(struct ov_engine *engine, CUdevice device)
 {
     size_t free_bytes = 0, total_bytes = 0;
-    (void)ov_cu->cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    if (ov_cu->cuMemGetInfo_v2(&free_bytes, &total_bytes) == CUDA_SUCCESS) {
+        engine->report.others_bytes = total_bytes - free_bytes;
+        engine->report.others_known = true;
+    }
     if (total_bytes == 0) {
         (void)ov_cu->cuDeviceTotalMem_v2(&total_bytes, device);
     }
@@ -71,6 +91,7 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
     pthread_mutex_init(&engine->lock, NULL);
     engine->device = device;
     engine->slice = device;
+    engine->report.room_bytes = SIZE_MAX;
     (void)ov_cu->cuDeviceGetAttribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
     if (vmm == 0) {
         return refuse(device, "it has no virtual memory management");
@@ -78,7 +99,7 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
     if (!reserve(device) || ov_cu->cuCtxGetCurrent(&engine->context) != CUDA_SUCCESS) {
         return false;
     }
-    engine->ledger.budget_bytes = budget_of(device);
+    engine->ledger.budget_bytes = budget_of(engine, device);
     engine->ledger.set_aside_bytes[OV_FOR_SCRATCH] = OV_PAGE_BYTES;
     engine->ledger.set_aside_bytes[OV_FOR_SMALL] = engine->ledger.budget_bytes >= 4 * OV_PAGE_BYTES ? OV_PAGE_BYTES : 0;
     engine->ledger.host_limit_bytes =
@@ -125,6 +146,11 @@ struct ov_engine *ov_engine_here(void)
         ov_engine_arm(engine, "OVERSHOT_TIERS leaves out resident");
     }
     return engine;
+}
+
+bool ov_host_backed(const struct ov_engine *engine)
+{
+    return engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO;
 }
 
 void ov_engine_learn(struct ov_engine *engine)

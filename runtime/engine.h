@@ -34,6 +34,7 @@
 #include "options.h"
 #include "pool.h"
 #include "reach.h"
+#include "report.h"
 #include "ring.h"
 #include "vmm.h"
 
@@ -47,6 +48,8 @@ struct ov_engine {
     CUcontext context;
     CUcontext foreign[OV_FOREIGN_CONTEXTS]; /* others that have launched on our memory; they are waited for, too */
     struct ov_ledger ledger;
+    struct ov_report report;
+    _Atomic bool excess_said; /* that the program's own memory exceeds the budget */
     struct ov_arena arena;
     struct ov_allocs allocs;
     struct ov_vmm vmm;
@@ -87,8 +90,23 @@ struct ov_engine *ov_engine_here(void);
 /* The engine that owns an arena address; NULL if there is none any more. */
 struct ov_engine *ov_engine_of(uint64_t address);
 struct ov_engine *ov_engine_at(int slice);
+/* Whether memory is left to a library that pages it (ov_stand_down): no allocation is placed, nothing new is counted.
+ */
+extern _Atomic bool ov_stood_down;
+/* The engine that new memory of the current context is for; as ov_engine_here, and NULL when memory is left alone. */
+struct ov_engine *ov_engine_for_memory(void);
+/* Whether the device has an engine, or will have one. */
+bool ov_device_managed(CUdevice device);
 /* Forgets the engine and gives back its memory: its context is going away. */
 void ov_engine_close(struct ov_engine *engine);
+
+/* Whether arena memory can be shared with other processes. (ipc_share.c) */
+bool ov_ipc_capable(const struct ov_engine *engine);
+/* Whether host memory stands in for device memory. */
+bool ov_host_backed(const struct ov_engine *engine);
+/* What the program is told of the device's memory. Under the lock. device_free_bytes: what the driver says, SIZE_MAX:
+ * it was not asked. (view_memory.c) */
+struct ov_report_answer ov_memory_told(struct ov_engine *engine, size_t device_free_bytes, size_t device_total_bytes);
 
 /* Sets ov_state by what the engines need: launches are looked at while anything is streamed or learned. */
 void ov_state_settle(void);

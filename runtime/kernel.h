@@ -41,6 +41,7 @@ struct ov_kernel {
     _Atomic uint8_t watched;   /* launches compared before and after, for emitted addresses */
     _Atomic bool emits;        /* seen to write addresses into memory */
     _Atomic bool has_output;   /* a slot was seen to write */
+    _Atomic bool unseen;       /* left its result nowhere that is looked at: as if it emitted, until it has an output */
     _Atomic uint32_t launches; /* logged in discovery, and of them, per slot, those with an arena address there: */
     _Atomic uint32_t *hits;    /* a slot in between is ambiguous */
     char name[64];             /* cut */
@@ -49,6 +50,14 @@ struct ov_kernel {
 /* The kernel behind a handle that a launch names; registered on first sight (slow). NULL: no memory; treat as opaque.
  */
 struct ov_kernel *ov_kernel_of(CUfunction handle);
+
+/* What it takes can be reached by others who do not name it. */
+static inline bool ov_kernel_emits(const struct ov_kernel *kernel)
+{
+    return atomic_load_explicit(&kernel->emits, memory_order_relaxed) ||
+           (atomic_load_explicit(&kernel->unseen, memory_order_relaxed) &&
+            !atomic_load_explicit(&kernel->has_output, memory_order_relaxed));
+}
 
 static inline enum ov_slot_state ov_slot(const struct ov_kernel *kernel, uint32_t slot)
 {

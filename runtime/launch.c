@@ -159,7 +159,7 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
             launch->kernel != NULL ? ov_slot(launch->kernel, touches->item[i].slot) : OV_SLOT_UNKNOWN;
         if (foreign) {
             take_out(verdict, unit, OV_MARK_FOREIGN);
-        } else if (launch->kernel != NULL && atomic_load_explicit(&launch->kernel->emits, memory_order_relaxed)) {
+        } else if (launch->kernel != NULL && ov_kernel_emits(launch->kernel)) {
             take_out(verdict, unit, OV_MARK_HIDDEN);
         } else if (state == OV_SLOT_WRITER) {
             take_out(verdict, unit, OV_MARK_WRITTEN);

@@ -279,7 +279,8 @@ void ov_runs_prune(struct ov_engine *engine)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < runs->count; i++) {
         const struct ov_alloc *alloc = ov_alloc_of(engine, runs->item[i].first);
-        if (alloc != NULL && alloc->ordinal == runs->item[i].ordinal) {
+        if (alloc != NULL && alloc->ordinal == runs->item[i].ordinal &&
+            engine->arena.page[alloc->first].backing != OV_SHARED) {
             runs->item[kept] = runs->item[i];
             moved[i] = ++kept;
         }

@@ -127,7 +127,7 @@ void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark
 /* Forgets what is known of pages: they were freed. */
 void ov_learn_forget(struct ov_engine *engine, uint32_t first, uint32_t pages);
 void ov_runs_free(struct ov_runs *runs);
-/* Drops runs whose allocations are gone. */
+/* Drops runs whose allocations are gone, or shared with other processes. */
 void ov_runs_prune(struct ov_engine *engine);
 
 #endif

@@ -126,6 +126,60 @@ static bool parse_amount(const struct ov_option *option, const char *text, struc
     return true;
 }
 
+static bool parse_sized(const struct ov_option *option, const char *text, struct ov_sized *out)
+{
+    const struct ov_choice *choice = find_choice(option->offset, text, strlen(text));
+    struct ov_sized sized = {choice != NULL ? choice->value : OV_SIZED_BYTES, 0};
+    if (choice == NULL && (!ov_value_bytes(text, &sized.bytes) || !in_bounds(option, (double)sized.bytes))) {
+        return false;
+    }
+    *out = sized;
+    return true;
+}
+
+static bool parse_size(const struct ov_option *option, const char *text, size_t length, size_t *out)
+{
+    char size[32];
+    if (length >= sizeof size) {
+        return false;
+    }
+    memcpy(size, text, length);
+    size[length] = '\0';
+    return ov_value_bytes(size, out) && in_bounds(option, (double)*out);
+}
+
+static bool parse_sizes(const struct ov_option *option, const char *text, struct ov_sizes *out)
+{
+    struct ov_sizes sizes = {0};
+    const char *element;
+    size_t length;
+    while (text != NULL && *text && ov_value_element(&text, &element, &length)) {
+        struct ov_size_range *range = &sizes.range[sizes.count];
+        const char *dash = memchr(element, '-', length);
+        size_t first = dash != NULL ? (size_t)(dash - element) : length;
+        if (sizes.count++ == OV_SIZE_RANGES || !parse_size(option, element, first, &range->low_bytes)) {
+            return false;
+        }
+        range->high_bytes = range->low_bytes;
+        if (dash != NULL && (!parse_size(option, dash + 1, length - first - 1, &range->high_bytes) ||
+                             range->high_bytes < range->low_bytes)) {
+            return false;
+        }
+    }
+    *out = sizes;
+    return true;
+}
+
+bool ov_sizes_hold(const struct ov_sizes *sizes, size_t bytes)
+{
+    for (unsigned i = 0; i < sizes->count; i++) {
+        if (bytes >= sizes->range[i].low_bytes && bytes <= sizes->range[i].high_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool parse_number(const struct ov_option *option, const char *text, void *field)
 {
     double real;
@@ -169,8 +223,12 @@ static bool parse(const struct ov_option *option, const char *text, void *field)
             memcpy(field, &choice->value, sizeof(choice->value));
         }
         return choice;
+    case OV_TYPE_SIZED:
+        return parse_sized(option, text, field);
     case OV_TYPE_SET:
         return parse_set(option->offset, text, field);
+    case OV_TYPE_SIZES:
+        return parse_sizes(option, text, field);
     case OV_TYPE_DEVICES:
         return ov_value_devices(text, field);
     case OV_TYPE_PATH:
@@ -189,6 +247,8 @@ bool ov_option_valid(const struct ov_option *option, const char *value)
 {
     union {
         struct ov_amount amount;
+        struct ov_sized sized;
+        struct ov_sizes sizes;
         char path[OV_PATH_BYTES];
     } field;
     return parse(option, value, &field);
@@ -225,15 +285,23 @@ void ov_option_accepts(const struct ov_option *option, char *room_at, size_t roo
         [OV_TYPE_AMOUNT] = "a size (bytes, or a number and K, M, G or T)",
         [OV_TYPE_SHARE] = "a size (bytes, or a number and K, M, G or T)",
         [OV_TYPE_CHOICE] = "one of ",
+        [OV_TYPE_SIZED] = "a size (bytes, or a number and K, M, G or T)",
         [OV_TYPE_SET] = "\"all\", or with commas between: ",
+        [OV_TYPE_SIZES] = "sizes and ranges of sizes with commas between, such as 64M,1G-2G",
         [OV_TYPE_DEVICES] = "\"all\", or ordinals from 0 to 63 and ranges with commas between, such as 0,2-3",
         [OV_TYPE_PATH] = "the name of a file",
     };
     struct text text = {room_at, room, 0};
     text_add(&text, "%s", words[option->type]);
-    accepts_choices(&text, option);
+    if (option->type != OV_TYPE_SIZED) {
+        accepts_choices(&text, option);
+    }
     if (option->low != 0 || option->high != 0) {
         accepts_bounds(&text, option);
+    }
+    if (option->type == OV_TYPE_SIZED) {
+        text_add(&text, ", or one of ");
+        accepts_choices(&text, option);
     }
     if (option->type == OV_TYPE_SHARE) {
         text_add(&text, ", a percentage up to 100%%");
@@ -335,6 +403,27 @@ static void text_add_choice(struct text *text, size_t offset, unsigned value)
     }
 }
 
+static void text_add_sized(struct text *text, size_t offset, const struct ov_sized *sized)
+{
+    if (sized->word == OV_SIZED_BYTES) {
+        text_add_bytes(text, sized->bytes);
+    } else {
+        text_add_choice(text, offset, sized->word);
+    }
+}
+
+static void text_add_sizes(struct text *text, const struct ov_sizes *sizes)
+{
+    for (unsigned i = 0; i < sizes->count; i++) {
+        text_add(text, "%s", i > 0 ? "," : "");
+        text_add_bytes(text, sizes->range[i].low_bytes);
+        if (sizes->range[i].high_bytes != sizes->range[i].low_bytes) {
+            text_add(text, "-");
+            text_add_bytes(text, sizes->range[i].high_bytes);
+        }
+    }
+}
+
 static void text_add_value(struct text *text, const struct ov_option *option, const void *field)
 {
     switch (option->type) {
@@ -356,6 +445,12 @@ static void text_add_value(struct text *text, const struct ov_option *option, co
         break;
     case OV_TYPE_CHOICE:
         text_add_choice(text, option->offset, *(const unsigned *)field);
+        break;
+    case OV_TYPE_SIZED:
+        text_add_sized(text, option->offset, field);
+        break;
+    case OV_TYPE_SIZES:
+        text_add_sizes(text, field);
         break;
     case OV_TYPE_SET:
         text_add_set(text, option->offset, *(const unsigned *)field);

@@ -29,6 +29,23 @@ struct ov_amount {
     double percent; /* when kind is OV_AMOUNT_PERCENT: above 0, at most 100 */
 };
 
+/* A word of the option's own, or a size: then `word` is OV_SIZED_BYTES. */
+#define OV_SIZED_BYTES UINT32_MAX
+struct ov_sized {
+    uint32_t word;
+    size_t bytes; /* when word is OV_SIZED_BYTES */
+};
+
+/* Sizes and ranges of sizes; ends are part of a range. */
+#define OV_SIZE_RANGES 16
+struct ov_sizes {
+    unsigned count;
+    struct ov_size_range {
+        size_t low_bytes, high_bytes;
+    } range[OV_SIZE_RANGES];
+};
+bool ov_sizes_hold(const struct ov_sizes *sizes, size_t bytes);
+
 /* The bytes that an amount means: of `whole_bytes` for a percentage, `auto_bytes` for auto. */
 size_t ov_amount_resolve(const struct ov_amount *amount, size_t whole_bytes, size_t auto_bytes);
 
@@ -44,6 +61,8 @@ typedef size_t ov_field_bytes;
 typedef struct ov_amount ov_field_amount;
 typedef struct ov_amount ov_field_share;
 typedef unsigned ov_field_choice;
+typedef struct ov_sized ov_field_sized;
+typedef struct ov_sizes ov_field_sizes;
 typedef unsigned ov_field_set;
 typedef uint64_t ov_field_devices;
 typedef char ov_field_path[OV_PATH_BYTES];
@@ -55,7 +74,9 @@ typedef char ov_field_path[OV_PATH_BYTES];
 #define OV_FIELD_TYPE_AMOUNT  ov_field_amount
 #define OV_FIELD_TYPE_SHARE   ov_field_share
 #define OV_FIELD_TYPE_CHOICE  ov_field_choice
+#define OV_FIELD_TYPE_SIZED   ov_field_sized
 #define OV_FIELD_TYPE_SET     ov_field_set
+#define OV_FIELD_TYPE_SIZES   ov_field_sizes
 #define OV_FIELD_TYPE_DEVICES ov_field_devices
 #define OV_FIELD_TYPE_PATH    ov_field_path
 
@@ -85,7 +106,9 @@ enum ov_option_type {
     OV_TYPE_AMOUNT,
     OV_TYPE_SHARE,
     OV_TYPE_CHOICE,
+    OV_TYPE_SIZED,
     OV_TYPE_SET,
+    OV_TYPE_SIZES,
     OV_TYPE_DEVICES,
     OV_TYPE_PATH,
     OV_TYPES
@@ -100,7 +123,7 @@ struct ov_option {
 };
 
 struct ov_choice {
-    size_t offset; /* of the option's field */
+    size_t offset; /* of the option's field, a `word` first if it has more */
     const char *word, *meaning;
     unsigned value;
 };

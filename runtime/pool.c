@@ -251,7 +251,7 @@ static bool streams_own_context(CUstream stream)
 bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream, CUresult *result)
 {
     struct ov_engine *engine =
-        out != NULL && bytes >= OV_ARENA_LEAST ? ov_engine_here() : NULL; /* which may make the arena */
+        out != NULL && bytes >= OV_ARENA_LEAST ? ov_engine_for_memory() : NULL; /* which may make the arena */
     if (engine == NULL || bytes > ov_arena_bytes || ov_capturing(stream) || !streams_own_context(stream) ||
         (handle == NULL && ov_cu->cuDeviceGetMemPool(&handle, engine->device) != CUDA_SUCCESS)) {
         return false;

@@ -29,7 +29,7 @@ static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, 
         }
         for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
             uint8_t backing = engine->arena.page[p].backing;
-            if (want[p] == OV_WANT_NOTHING && backing != OV_NONE && backing != OV_FIXED &&
+            if (want[p] == OV_WANT_NOTHING && backing != OV_NONE && backing != OV_FIXED && backing != OV_SHARED &&
                 is_cold(engine, alloc, p) == cold) {
                 want[p] = taken < room ? OV_WANT_DEVICE : OV_WANT_HOST;
                 taken += taken < room;

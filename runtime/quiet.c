@@ -34,6 +34,9 @@ static bool has_unseen(const struct ov_engine *engine)
 /* How long a program that still fits its budget is watched. */
 #define QUIET_LAUNCHES 20000u
 
+/* Looks at what was learned after which the user hears that nothing came of it yet. */
+#define PATIENCE_LOOKS 8u
+
 enum work { NOTHING, LOOK, STUDY };
 
 static enum work due(const struct ov_engine *engine)
@@ -55,6 +58,12 @@ static void study(struct ov_engine *engine)
         engine->learning = false; /* no need yet, and no clear picture: not worth the cost */
         atomic_store(&engine->learning_now, false);
         return;
+    }
+    if (!studied && engine->over_budget && engine->learn.attempts == PATIENCE_LOOKS) {
+        ov_log(OV_LOG_WARN,
+               "device %d: %zu MiB did not fit the budget and are used in host memory; nothing is streamed: after %u "
+               "looks it is not clear what the weights are",
+               engine->device, engine->ledger.host_bytes >> 20, engine->learn.attempts);
     }
     bool planned = studied && ov_plan_and_convert(engine, 0, 0);
     if (planned || engine->learn.settled) { /* a period may yet show */

@@ -57,6 +57,30 @@ void ov_runtime_attach(const struct ov_driver *driver, const char *missing)
 void ov_runtime_forked(void)
 {
     atomic_store(&ov_state, OV_INERT);
+    ov_ipc_forked();
+}
+
+/* ---- beside others ---- */
+
+void ov_stand_down(const char *library, bool starting)
+{
+    if (atomic_load(&ov_state) == OV_INERT) {
+        return;
+    }
+    if (ov_opt.standdown == OV_OPT_STANDDOWN_OFF) {
+        ov_log(OV_LOG_INFO, "%s pages GPU memory, too: overshot works beside it, as OVERSHOT_STANDDOWN=off says",
+               library);
+        return;
+    }
+    atomic_store(&ov_stood_down, true);
+    ov_log(OV_LOG_WARN,
+           "%s pages GPU memory itself: overshot leaves all memory to it (OVERSHOT_STANDDOWN=off: it does not)",
+           library);
+    if (starting) {
+        atomic_store(&ov_state, OV_INERT);
+    } else {
+        ov_bar_streaming(library); /* what was allocated before stays served */
+    }
 }
 
 /* ---- streams and contexts ---- */
@@ -88,6 +112,7 @@ static void forget_foreign(struct ov_engine *engine, CUcontext context)
 void ov_context_closing(CUcontext context, CUdevice device)
 {
     ov_zerocopy_context_closing(context, device);
+    ov_ipc_context_closing(context, device);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine == NULL) {
@@ -132,6 +157,7 @@ void ov_runtime_exit(void)
     if (atomic_load(&ov_state) == OV_INERT) {
         return;
     }
+    ov_ipc_exit();
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {

@@ -4,7 +4,9 @@
  * The house
  *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
  *   ledger.h     bytes of device and host memory held, by whom; the budget
+ *   report.h     what the program is told of a device's memory
  *   alloc.h      what the program asked for; small and foreign allocations too
+ *   ipc.h        memory that is handed to other processes
  *   pool.h       what it allocates and frees in stream order
  *   vmm.h        what the program maps itself: reservations, physical handles, mappings; store.h, memory not mapped
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
@@ -51,6 +53,10 @@
 /* Life. attach: called once by the resolver, when the driver's table is complete; reads the options; sets ov_state.
  * When `missing` is not NULL a required function was not found (its name): the engine logs it once and stays inert. */
 void ov_runtime_attach(const struct ov_driver *driver, const char *missing);
+/* `library`, which pages GPU memory itself, is loaded: unless OVERSHOT_STANDDOWN=off, memory that is allocated from now
+ * on is the driver's, all questions about memory are answered by the driver, and nothing is streamed any more. starting: no other thread has
+ * used the engine yet. */
+void ov_stand_down(const char *library, bool starting);
 /* In the child of a fork: pass through for ever. Async-signal-safe. */
 void ov_runtime_forked(void);
 /* At exit or unload, from a destructor: prints the summary if asked. Makes no CUDA call. */
@@ -61,10 +67,20 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes);
 CUresult ov_mem_alloc_pitch(CUdeviceptr *out, size_t *pitch, size_t width_bytes, size_t height, unsigned element_bytes);
 CUresult ov_mem_free(CUdeviceptr address);
 CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes);
+CUresult ov_device_total_mem(size_t *bytes, CUdevice device);
+/* For interfaces other than CUDA: the device by its UUID ("GPU-...") or its place on the PCI bus, -1 if CUDA does not
+ * know it; and what is told of its memory. False, and nothing is changed, if it is not managed. */
+int ov_device_of_uuid(const char *uuid);
+int ov_device_of_pci(unsigned domain, unsigned bus, unsigned device);
+bool ov_device_memory_told(CUdevice device, size_t *free_bytes, size_t *total_bytes);
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address);
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);
 
+/* Memory between processes (ipc.h). open and close return true when the handle or address is ours and was dealt with. */
+CUresult ov_ipc_get_mem_handle(CUipcMemHandle *out, CUdeviceptr address);
+bool ov_ipc_open_mem_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsigned flags, CUresult *result);
+bool ov_ipc_close_mem_handle(CUdeviceptr address, CUresult *result);
 /* Stream-ordered memory (pool.h). The first two return true when they have dealt with it (*result is then the answer);
  * pool NULL: the device's current one. A pool is told of after it was made and before it is destroyed. */
 bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream, CUresult *result);

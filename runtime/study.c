@@ -437,7 +437,7 @@ static bool judge_pairs(struct study *study)
         }
     }
     for (size_t i = 0; i < study->count; i++) {
-        if (study->run[i] != 0 && study->entry[i].kernel != NULL && study->entry[i].kernel->emits) {
+        if (study->run[i] != 0 && study->entry[i].kernel != NULL && ov_kernel_emits(study->entry[i].kernel)) {
             study->runs.item[study->run[i] - 1].marks |= OV_MARK_HIDDEN;
         }
     }

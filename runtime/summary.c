@@ -3,9 +3,22 @@
 #include "engine.h"
 #include "log.h"
 
+/* An option that is silently without effect is worse than an error. */
+static void warn_of_no_effect(const struct ov_engine *engine)
+{
+    if (engine->over_budget && engine->plans == 0) {
+        ov_log(
+            OV_LOG_WARN,
+            "device %d: more than the budget of %zu MiB was allocated, what did not fit was used in host memory, and "
+            "nothing was streamed: no plan was made before the end",
+            engine->device, engine->ledger.budget_bytes >> 20);
+    }
+}
+
 /* Not through the log: the user asked for this line, whatever the level. */
 void ov_summary_print(const struct ov_engine *engine)
 {
+    warn_of_no_effect(engine);
     if (!ov_opt.summary) {
         return;
     }

@@ -1,203 +1,103 @@
 /* What the program may see of its memory: see "Memory" in runtime.h. */
-#include <string.h>
 
 #include "engine.h"
 #include "runtime.h"
 
-/*
- * The device looks as large as what may be allocated: the budget and the host memory that may stand in for it, at most
- * the real total. What the program has allocated, wherever it is, is used. So free never rises without a free, shrinks
- * to zero as memory is filled, and free + used is never more than the total.
- */
+/* Most of what was uploaded has been used by a launch, and not everything is on the device: what the program loads, it
+ * has loaded. */
+static bool arrived(const struct ov_engine *engine)
+{
+    size_t uploaded = 0, unused = 0;
+    if (engine->ledger.host_bytes == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        const struct ov_alloc *alloc = &engine->allocs.item[i];
+        size_t bytes = 0;
+        for (uint32_t p = alloc->first; alloc->ordinal != 0 && p < alloc->first + alloc->pages; p++) {
+            bytes += engine->arena.page[p].backing != OV_NONE ? engine->learn.memo[p].uploaded : 0;
+        }
+        uploaded += bytes;
+        unused += alloc->visits == 0 ? bytes : 0;
+    }
+    return uploaded > 0 && unused <= uploaded / 16;
+}
+
+static bool mostly_uploaded(const struct ov_engine *engine, uint32_t page)
+{
+    return engine->learn.memo[page].uploaded >= OV_PAGE_BYTES / 2;
+}
+
+/* Pages that are written, or may be: those that belong to no weight. Before there is a plan, weights that kernels have
+ * made look like them, so they are taken for a quarter of the budget at most. */
+static size_t written_pages(const struct ov_engine *engine)
+{
+    size_t pages = 0, most = (engine->ledger.budget_bytes / 4) >> OV_PAGE_SHIFT;
+    for (uint32_t p = 0; p < engine->arena.high_page; p++) {
+        const struct ov_page *page = &engine->arena.page[p];
+        bool movable = page->backing == OV_DEVICE || page->backing == OV_HOST || page->backing == OV_RING;
+        pages += page->alloc != 0 && movable && !mostly_uploaded(engine, p);
+    }
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
+        const struct ov_unit *unit = &engine->ring.unit[i];
+        for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
+            pages -= !mostly_uploaded(engine, p);
+        }
+    }
+    return engine->plans > 0 || pages < most ? pages : most;
+}
+
+/* What the budget cannot give to further memory that is written. Weights give way. */
+static size_t written_bytes(const struct ov_engine *engine)
+{
+    const struct ov_ledger *ledger = &engine->ledger;
+    size_t ring = engine->plans > 0 ? (size_t)engine->ring.pages << OV_PAGE_SHIFT : ledger->budget_bytes / 8;
+    return ring + (written_pages(engine) << OV_PAGE_SHIFT) + ledger->held_bytes[OV_FOR_SMALL] +
+           ledger->held_bytes[OV_FOR_FOREIGN] + ledger->held_bytes[OV_FOR_SCRATCH] +
+           ledger->set_aside_bytes[OV_FOR_SMALL] + ledger->set_aside_bytes[OV_FOR_SCRATCH];
+}
+
+struct ov_report_answer ov_memory_told(struct ov_engine *engine, size_t device_free_bytes, size_t device_total_bytes)
+{
+    struct ov_report_facts facts = {
+        .total_bytes = device_total_bytes,
+        .device_free_bytes = device_free_bytes,
+        .host_backed = ov_host_backed(engine),
+        .stage = !arrived(engine)     ? OV_REPORT_LOADING
+                 : engine->plans == 0 ? OV_REPORT_IN_USE
+                                      : OV_REPORT_PLANNED,
+    };
+    facts.written_bytes = facts.stage != OV_REPORT_LOADING ? written_bytes(engine) : 0;
+    return ov_report_ask(&engine->report, &ov_opt, &engine->ledger, &facts);
+}
+
 CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes)
 {
-    size_t real_free = 0, real_total = 0;
-    CUresult result = ov_cu->cuMemGetInfo_v2(&real_free, &real_total);
-    struct ov_engine *engine = result == CUDA_SUCCESS ? ov_engine_here() : NULL;
+    struct ov_report_answer answer = {0, 0};
+    CUresult result = ov_cu->cuMemGetInfo_v2(&answer.free_bytes, &answer.total_bytes);
+    struct ov_engine *engine = result == CUDA_SUCCESS ? ov_engine_for_memory() : NULL;
     if (engine != NULL) {
         pthread_mutex_lock(&engine->lock);
-        const struct ov_ledger *ledger = &engine->ledger;
-        size_t room = ledger->budget_bytes;
-        if (engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO) {
-            room = ledger->host_limit_bytes < real_total && room < real_total - ledger->host_limit_bytes
-                       ? room + ledger->host_limit_bytes
-                       : real_total;
-        }
-        room = room < real_total ? room : real_total;
-        real_free = ledger->program_bytes < room ? room - ledger->program_bytes : 0;
+        answer = ov_memory_told(engine, answer.free_bytes, answer.total_bytes);
         pthread_mutex_unlock(&engine->lock);
     }
     if (result == CUDA_SUCCESS) {
         if (free_bytes != NULL) {
-            *free_bytes = real_free;
+            *free_bytes = answer.free_bytes;
         }
         if (total_bytes != NULL) {
-            *total_bytes = real_total;
+            *total_bytes = answer.total_bytes;
         }
     }
     return result;
 }
 
-/* What the program knows an address as: memory that it allocated, or mapped. */
-struct memory {
-    CUdeviceptr base; /* of the allocation or mapping, ... */
-    size_t bytes;
-    CUdeviceptr range; /* ... and of what was reserved */
-    size_t range_bytes;
-    bool fixed;        /* the driver knows it, but for the range */
-    CUcontext context; /* mappings belong to none */
-    CUdevice device;
-    unsigned long long id, types, access; /* access: of the current device */
-    CUmemoryPool pool;
-    int rdma;
-};
-
-static void describe_mapping(struct ov_engine *engine, const struct ov_mapping *mapping, struct memory *memory)
+CUresult ov_device_total_mem(size_t *bytes, CUdevice device)
 {
-    CUdevice here = engine->device;
-    const struct ov_alloc *alloc = ov_alloc_of(engine, mapping->first);
-    memory->range = ov_page_address(&engine->arena, alloc->first);
-    memory->range_bytes = alloc->bytes;
-    memory->fixed = mapping->fixed;
-    if (mapping->fixed) {
-        return;
+    size_t total = 0;
+    CUresult result = ov_cu->cuDeviceTotalMem_v2(&total, device);
+    if (result == CUDA_SUCCESS && bytes != NULL) {
+        *bytes = ov_device_managed(device) ? ov_report_total(&ov_opt, total) : total;
     }
-    (void)ov_cu->cuCtxGetDevice(&here);
-    memory->base = ov_page_address(&engine->arena, mapping->first);
-    memory->bytes = mapping->handle->bytes;
-    memory->context = NULL;
-    memory->pool = NULL;
-    memory->rdma = mapping->handle->prop.allocFlags.gpuDirectRDMACapable;
-    memory->device = mapping->handle->prop.location.id;
-    memory->id = mapping->handle->id;
-    memory->types = (unsigned long long)mapping->handle->prop.requestedHandleTypes;
-    memory->access = here >= 0 && here < OV_DEVICES ? mapping->access[here] : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-}
-
-/* False, if the driver knows better. */
-static bool find(CUdeviceptr address, struct memory *memory)
-{
-    bool found = false;
-    struct ov_engine *engine = ov_engine_of(address);
-    if (engine != NULL) {
-        pthread_mutex_lock(&engine->lock);
-        uint32_t page = ov_arena_page(&engine->arena, address);
-        const struct ov_alloc *alloc = ov_alloc_of(engine, page);
-        const struct ov_mapping *mapping = ov_mapping_of(engine, page);
-        if (mapping != NULL) {
-            describe_mapping(engine, mapping, memory);
-            found = true;
-        } else if (alloc != NULL && !alloc->reserved && !alloc->idle &&
-                   address - ov_page_address(&engine->arena, alloc->first) < alloc->bytes) {
-            CUdeviceptr base = ov_page_address(&engine->arena, alloc->first);
-            *memory = (struct memory){.base = base,
-                                      .bytes = alloc->bytes,
-                                      .range = base,
-                                      .range_bytes = alloc->bytes,
-                                      .context = engine->context,
-                                      .device = engine->device,
-                                      .pool = alloc->pool,
-                                      .id = (unsigned long long)1 << 48 | (unsigned long long)alloc->ordinal,
-                                      .access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-            found = true;
-        }
-        pthread_mutex_unlock(&engine->lock);
-    }
-    return found;
-}
-
-CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
-{
-    struct memory memory;
-    if (!find(address, &memory) || memory.fixed) {
-        return ov_cu->cuMemGetAddressRange_v2(base, bytes, address);
-    }
-    if (base != NULL) {
-        *base = memory.base;
-    }
-    if (bytes != NULL) {
-        *bytes = memory.bytes;
-    }
-    return CUDA_SUCCESS;
-}
-
-/*
- * Mapped memory answers some questions otherwise than allocated memory would: its kind follows the page behind it, its
- * range is one mapping, it has no context. Those are answered here, in place of the driver, all others by the driver.
- */
-static bool answer_own(const struct memory *memory, CUpointer_attribute attribute, void *value)
-{
-    switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)value = memory->context;
-        return true;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)value = CU_MEMORYTYPE_DEVICE;
-        return true;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)value = memory->device;
-        return true;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        *(unsigned long long *)value = memory->id;
-        return true;
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr *)value = memory->base;
-        return true;
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t *)value = memory->bytes;
-        return true;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        *(CUmemoryPool *)value = memory->pool;
-        return true;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        *(int *)value = memory->rdma; /* it will be, when it is asked for (ov_mem_given_away) */
-        return true;
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(unsigned long long *)value = memory->types;
-        return true;
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(unsigned long long *)value = memory->access;
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Whether it was answered here. */
-static bool answer(const struct memory *memory, CUpointer_attribute attribute, void *value)
-{
-    switch ((int)attribute) {
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)value = memory->range;
-        return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)value = memory->range_bytes;
-        return true;
-    default:
-        return !memory->fixed && answer_own(memory, attribute, value);
-    }
-}
-
-CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address)
-{
-    struct memory memory;
-    if (value != NULL && find(address, &memory) && answer(&memory, attribute, value)) {
-        return CUDA_SUCCESS;
-    }
-    return ov_cu->cuPointerGetAttribute(value, attribute, address);
-}
-
-CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address)
-{
-    struct memory memory;
-    CUresult result = ov_cu->cuPointerGetAttributes(count, attribute, values, address);
-    if (result == CUDA_SUCCESS && find(address, &memory)) {
-        for (unsigned i = 0; i < count; i++) {
-            if (values[i] != NULL) {
-                (void)answer(&memory, attribute[i], values[i]);
-            }
-        }
-    }
-    return result;
+    return bytes != NULL ? result : CUDA_ERROR_INVALID_VALUE;
 }

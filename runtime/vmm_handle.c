@@ -84,7 +84,10 @@ static bool is_plain(size_t bytes, const CUmemAllocationProp *prop, unsigned lon
 /* The engine of the device that the memory is to be on. */
 static struct ov_engine *engine_for(const CUmemAllocationProp *prop)
 {
-    struct ov_engine *here = ov_engine_here();
+    struct ov_engine *here = ov_engine_for_memory();
+    if (atomic_load_explicit(&ov_stood_down, memory_order_relaxed)) {
+        return NULL;
+    }
     return here != NULL && here->device == prop->location.id ? here : ov_engine_at(prop->location.id);
 }
 

@@ -51,7 +51,7 @@ CUresult ov_mem_address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment
 {
     bool plain = out != NULL && bytes > 0 && aligned(bytes) && flags == 0 && (alignment & (alignment - 1)) == 0 &&
                  alignment <= OV_ARENA_ALIGN;
-    struct ov_engine *engine = plain ? ov_engine_here() : NULL; /* which may make the arena */
+    struct ov_engine *engine = plain ? ov_engine_for_memory() : NULL; /* which may make the arena */
     /* An address outside of the arena is the driver's to give. */
     if (engine == NULL || bytes > ov_arena_bytes || (hint != 0 && ov_engine_of(hint) != engine)) {
         return ov_cu->cuMemAddressReserve(out, bytes, alignment, hint, flags);

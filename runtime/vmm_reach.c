@@ -1,6 +1,7 @@
 /* Memory that is reached by other ways than parameters of launches: see "Memory" in runtime.h. */
 #include "convert.h"
 #include "engine.h"
+#include "log.h"
 #include "runtime.h"
 #include "vmm.h"
 
@@ -47,7 +48,11 @@ CUresult ov_mem_given_away(CUdeviceptr address, size_t bytes)
         uint32_t next = mapping != NULL ? mapping->first + mapping->pages : end;
         pthread_mutex_unlock(&engine->lock);
         if (mapping == NULL) {
-            return CUDA_ERROR_NOT_SUPPORTED; /* what cuMemAlloc gave has no handle that could stay where it is */
+            /* What cuMemAlloc gave has no handle that could stay where it is. */
+            ov_log_once(OV_LOG_WARN,
+                        "memory that overshot manages is not given to network cards or storage (dma-buf), or to "
+                        "multicast objects; OVERSHOT_EXCLUDE leaves allocations of given sizes to the driver");
+            return CUDA_ERROR_NOT_SUPPORTED;
         }
         result = id != 0 ? ov_mem_real_handle(&id) : CUDA_SUCCESS;
         page = next;

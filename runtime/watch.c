@@ -281,16 +281,25 @@ static bool judge_touches(struct ov_engine *engine, struct ov_kernel *kernel, co
     uint64_t addresses = 0;
     struct ov_hash after[OV_TOUCHES];
     bool known = digest_all(engine, watch, after, &addresses) == CUDA_SUCCESS;
-    bool emits = !known || addresses != watch->addresses || !watch->open;
     if (known) {
         judge_outputs(kernel, watch, after);
     }
+    bool emits = !known || addresses != watch->addresses;
     if (emits && kernel != NULL) {
         atomic_store(&kernel->emits, true);
-        ov_log(OV_LOG_INFO, "kernel %s %s: what it takes is not streamed", kernel->name,
-               watch->open ? "writes addresses" : "leaves its result where nobody looks");
+        ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);
     }
     return emits;
+}
+
+/* A result that changed nothing may be in memory that is no weight. If there is none, it is where nobody looks. */
+static bool is_unseen(struct ov_kernel *kernel, const struct ov_watch *watch)
+{
+    bool unseen = watch->outputs && !watch->open && kernel != NULL && !atomic_load(&kernel->has_output);
+    if (unseen && !atomic_exchange(&kernel->unseen, true)) {
+        ov_log(OV_LOG_INFO, "kernel %s leaves its result where nobody looks", kernel->name);
+    }
+    return unseen;
 }
 
 /* The addresses in front of units that were on trial: none reaches them. */
@@ -307,8 +316,9 @@ static void note_near(struct ov_engine *engine, const struct ov_kernel *kernel, 
 static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
     bool emits = watch->outputs && judge_touches(engine, kernel, watch), all_same = true;
+    bool unseen = is_unseen(kernel, watch);
     for (unsigned i = 0; i < watch->units; i++) {
-        all_same = judge_unit(engine, kernel, watch, watch->unit[i], emits) && all_same;
+        all_same = judge_unit(engine, kernel, watch, watch->unit[i], emits || unseen) && all_same;
     }
     if (watch->units > 0 && all_same) {
         note_near(engine, kernel, watch);

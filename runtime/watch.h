@@ -42,7 +42,7 @@ struct ov_watch {
         size_t bytes;
     } host[OV_WATCH_RANGES]; /* zero-copy memory that the launch passes */
     unsigned hosts;
-    bool open; /* it passes memory that it may leave a result in and that is looked at */
+    bool open; /* it passes memory that is no weight, so its result may be there though nothing changed */
 };
 
 struct ov_engine;

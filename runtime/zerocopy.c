@@ -216,7 +216,7 @@ CUresult ov_zerocopy_exposed(uint64_t address)
     size_t bytes;
     ov_zerocopy_window(&of, address, &host, &bytes);
     bool table = of.table;
-    if (of.bytes > OV_ZEROCOPY_WINDOW && (of.table || whole_due(&of))) {
+    if (of.bytes > OV_ZEROCOPY_WINDOW && of.bytes <= OV_ZEROCOPY_TABLE && (of.table || whole_due(&of))) {
         host = of.host + (-of.address & 7);
         bytes = of.bytes - (-of.address & 7);
     }

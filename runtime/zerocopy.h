@@ -7,9 +7,9 @@
  *   study    all of it is searched on the device, as all other memory is (study.c). What is named is not streamed.
  *   launch   a launch that passes an address of zero-copy memory is *exposed*. While anything is streamed, it leaves
  *            the launch path, and the CPU searches what it passes: the whole range up to OV_ZEROCOPY_WINDOW, else that
- *            much from the address on (a table is passed by its beginning). Now and then the whole range is searched.
- *            A range in which that found addresses is a table: searched as a whole each time, and when it is larger
- *            than OV_ZEROCOPY_TABLE, nothing is streamed any more.
+ *            much from the address on (a table is passed by its beginning). A range up to OV_ZEROCOPY_TABLE is searched
+ *            as a whole the first four times, and whenever their number has doubled; each time, once addresses were
+ *            found in it. If they are found in a larger one, and a launch passes it, nothing is streamed any more.
  *   copy     a copy out of zero-copy memory is a payload like any other (copy.c); graphs: graph_source.h.
  *   emit     a watched launch that passes such memory is checked for addresses that it left there (watch.c).
  *

@@ -8,13 +8,13 @@ struct visit {
 
 static int visit_one(struct dl_phdr_info *info, size_t bytes, void *data)
 {
-    (void)bytes;
     const struct visit *visit = data;
     struct ov_elf object = {
         .base = info->dlpi_addr,
         .path = info->dlpi_name ? info->dlpi_name : "",
         .segment = info->dlpi_phdr,
         .segments = info->dlpi_phnum,
+        .loads = bytes >= offsetof(struct dl_phdr_info, dlpi_subs) ? info->dlpi_adds : 0,
     };
     for (size_t i = 0; i < object.segments; i++) {
         if (object.segment[i].p_type == PT_DYNAMIC) {

@@ -25,6 +25,7 @@ struct ov_elf {
     const ElfW(Dyn) * dynamic;  /* NULL if it has none */
     const ElfW(Phdr) * segment; /* none in ov_elf_each_early() */
     size_t segments;
+    unsigned long long loads; /* how many objects the process has ever loaded; 0 in ov_elf_each_early() */
 };
 
 /* Calls visit for each object in load order (which is search order for those loaded at start), until it returns true.

@@ -5,12 +5,12 @@
  * other memory is the driver's; the engine hears of it after it was made and before it is given back, because
  * afterwards the address may already be somebody else's.
  */
-#include <unistd.h>
-
 #include "hook.h"
+#include "standdown.h"
 
 CUresult ov_body_cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
 {
+    ov_standdown_look(false);
     return ov_mem_alloc(address, bytes);
 }
 
@@ -28,7 +28,13 @@ CUresult ov_body_cuMemFree_v2(CUdeviceptr address)
 
 CUresult ov_body_cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
+    ov_standdown_look(false);
     return ov_mem_get_info(free_bytes, total_bytes);
+}
+
+CUresult ov_body_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    return ov_device_total_mem(bytes, device);
 }
 
 CUresult ov_body_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
@@ -172,20 +178,24 @@ CUresult ov_body_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *de
     return ov_pool_set_access(pool, desc, count);
 }
 
-/* Memory of the arena cannot be shared by the legacy handles: say so, the program only sees "invalid value". */
 CUresult ov_body_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
-    static const char text[] =
-        "overshot: cuIpcGetMemHandle failed: memory that overshot manages cannot be shared with another process by it; "
-        "run the programs that share GPU memory without overshot\n";
-    static atomic_flag said = ATOMIC_FLAG_INIT;
-    const CUresult result = OV_REAL(cuIpcGetMemHandle, (handle, address));
-    CUdeviceptr base;
-    size_t bytes;
-    if (result != CUDA_SUCCESS && ov_mem_get_address_range(&base, &bytes, address) == CUDA_SUCCESS &&
-        !atomic_flag_test_and_set(&said)) {
-        const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
-        (void)written; /* no standard error, nobody to tell */
+    return ov_ipc_get_mem_handle(handle, address);
+}
+
+#define OPEN_BODY(name)                                                                                            \
+    CUresult ov_body_##name(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)                           \
+    {                                                                                                              \
+        CUresult result;                                                                                           \
+        return ov_ipc_open_mem_handle(address, &handle, flags, &result) ? result                                   \
+                                                                        : OV_REAL(name, (address, handle, flags)); \
     }
-    return result;
+
+OPEN_BODY(cuIpcOpenMemHandle)
+OPEN_BODY(cuIpcOpenMemHandle_v2)
+
+CUresult ov_body_cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    CUresult result;
+    return ov_ipc_close_mem_handle(address, &result) ? result : OV_REAL(cuIpcCloseMemHandle, (address));
 }

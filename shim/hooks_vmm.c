@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hook.h"
+#include "standdown.h"
 
 /* Same arguments, the engine's answer. */
 #define ANSWERED(name, engine_name, params, args) \
@@ -14,10 +15,13 @@
         return engine_name args;                  \
     }
 
-ANSWERED(cuMemCreate, ov_mem_create,
-         (CUmemGenericAllocationHandle * handle, size_t bytes, const CUmemAllocationProp *prop,
-          unsigned long long flags),
-         (handle, bytes, prop, flags))
+CUresult ov_body_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop,
+                             unsigned long long flags)
+{
+    ov_standdown_look(false);
+    return ov_mem_create(handle, bytes, prop, flags);
+}
+
 ANSWERED(cuMemRelease, ov_mem_release, (CUmemGenericAllocationHandle handle), (handle))
 ANSWERED(cuMemRetainAllocationHandle, ov_mem_retain, (CUmemGenericAllocationHandle * handle, void *address),
          (handle, address))

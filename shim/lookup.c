@@ -6,6 +6,7 @@
 
 #include "dl.h"
 #include "elf_image.h"
+#include "nvml.h"
 
 static void *no_dlsym(void)
 {
@@ -30,6 +31,7 @@ const struct ov_row *ov_row_named(const char *name)
 
 struct next {
     const struct ov_lookup *lookup;
+    bool (*is_meant)(const void *address);
     bool passed_caller, is_ours_to_answer;
 };
 
@@ -45,14 +47,13 @@ static bool visit_next(const struct ov_elf *object, void *context)
     if (address == NULL) {
         return false;
     }
-    next->is_ours_to_answer = ov_in_driver(address) || ov_elf_holds(object, &ov_driver_table);
+    next->is_ours_to_answer = next->is_meant(address) || ov_elf_holds(object, &ov_driver_table);
     return true;
 }
 
-/* A caller behind the driver in load order finds nothing by RTLD_NEXT; it means the driver, and gets the wrapper. */
-static bool next_is_driver(const struct ov_lookup *lookup)
+bool ov_lookup_next(const struct ov_lookup *lookup, bool (*is_meant)(const void *address), bool nobody)
 {
-    struct next next = {.lookup = lookup, .is_ours_to_answer = true};
+    struct next next = {.lookup = lookup, .is_meant = is_meant, .is_ours_to_answer = nobody};
     ov_elf_each(visit_next, &next);
     return next.is_ours_to_answer;
 }
@@ -60,13 +61,13 @@ static bool next_is_driver(const struct ov_lookup *lookup)
 static bool answers_driver(const struct ov_row *row, const struct ov_lookup *lookup, const void *answer)
 {
     if (lookup->handle == RTLD_NEXT) {
-        return next_is_driver(lookup);
+        /* A caller behind the driver in load order finds nothing; it means the driver, and gets the wrapper. */
+        return ov_lookup_next(lookup, ov_in_driver, true);
     }
     return answer == row->wrapper || answer == ov_row_real(row);
 }
 
-/* What the C library says to a question whose answer may be the driver's. */
-static const void *ask(const struct ov_lookup *lookup, const struct ov_dl *dl, int versioned)
+const void *ov_lookup_ask(const struct ov_lookup *lookup, const struct ov_dl *dl, int versioned)
 {
     return versioned ? dl->dlvsym(lookup->handle, lookup->name, lookup->version)
                      : dl->dlsym(lookup->handle, lookup->name);
@@ -76,7 +77,7 @@ static void *substitute(const struct ov_row *row, struct ov_lookup *lookup, cons
 {
     const void *answer = row->wrapper;
     if (lookup->handle != RTLD_NEXT) {
-        answer = ask(lookup, dl, versioned);
+        answer = ov_lookup_ask(lookup, dl, versioned);
         if (answer == NULL) {
             return NULL;
         }
@@ -103,6 +104,9 @@ void *ov_dlsym_lookup(struct ov_lookup *lookup, int versioned)
         return NULL;
     }
     lookup->real = versioned ? (void *)dl->next_dlvsym : (void *)dl->next_dlsym;
+    if (ov_nvml_name(lookup->name) && ov_self.inside == 0) {
+        return ov_nvml_lookup(lookup, dl, versioned);
+    }
     const struct ov_row *row = may_be_driver_name(lookup->name) ? ov_row_named(lookup->name) : NULL;
     if (row == NULL || ov_self.inside != 0) {
         return NULL;

@@ -5,8 +5,8 @@
  * wrapper, that is the answer; otherwise they put all arguments back and jump to `real`, so that the C library sees its
  * caller's own return address and RTLD_NEXT means what it would mean without us. That is why they are not in C.
  *
- * Only exact names of OV_HOOK rows are looked at. The answer is a wrapper if and only if the question would have been
- * answered by the driver's function:
+ * Only exact names of OV_HOOK rows, and of nvml_api.def (nvml.h), are looked at. The answer is a wrapper if and only if
+ * the question would have been answered by the driver's function:
  *   - a handle: the C library is asked; its answer is replaced if it is the driver's function or our own export of it;
  *   - RTLD_DEFAULT: likewise;
  *   - RTLD_NEXT: replaced unless an object after the caller, other than the driver and us, defines the name;
@@ -28,6 +28,13 @@ struct ov_lookup {
     const char *name;    /* in and out */
     void *handle;
 };
+
+struct ov_dl;
+/* What the C library says to a question whose answer may be replaced. */
+OV_HIDDEN const void *ov_lookup_ask(const struct ov_lookup *lookup, const struct ov_dl *dl, int versioned);
+/* For RTLD_NEXT: whether the first object after the caller that defines the name is us, or defines it at an address
+ * that is_meant(). nobody: the result when there is none. */
+OV_HIDDEN bool ov_lookup_next(const struct ov_lookup *lookup, bool (*is_meant)(const void *address), bool nobody);
 
 OV_HIDDEN void *ov_dlsym_lookup(struct ov_lookup *lookup, int versioned);
 

@@ -7,6 +7,7 @@
 
 #include "dl.h"
 #include "elf_image.h"
+#include "standdown.h"
 
 struct ov_driver ov_driver_table;
 _Atomic int ov_resolver_state = OV_UNRESOLVED;
@@ -125,6 +126,7 @@ static void publish(const struct ov_driver *table, const char *missing)
     if (!forked && is_first_copy()) {
         ov_inside_enter();
         ov_runtime_attach(&ov_driver_table, missing);
+        ov_standdown_look(true);
         ov_inside_leave();
     }
     atomic_store_explicit(&ov_resolver_state, OV_RESOLVED, memory_order_release);

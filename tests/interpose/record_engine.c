@@ -54,6 +54,11 @@ void ov_runtime_exit(void)
     record("exit inside=%d", ov_self.inside);
 }
 
+void ov_stand_down(const char *library, bool starting)
+{
+    record("stand_down %s %d", library, starting);
+}
+
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
 {
     record("mem_alloc bytes=%zu", bytes);
@@ -129,6 +134,31 @@ CUresult ov_mem_get_info(size_t *free_bytes, size_t *total_bytes)
     return REAL(cuMemGetInfo_v2, (free_bytes, total_bytes));
 }
 
+CUresult ov_device_total_mem(size_t *bytes, CUdevice device)
+{
+    record("device_total_mem %d", device);
+    return REAL(cuDeviceTotalMem_v2, (bytes, device));
+}
+
+int ov_device_of_uuid(const char *uuid)
+{
+    record("device_of_uuid %s", uuid);
+    return 0;
+}
+
+int ov_device_of_pci(unsigned domain, unsigned bus, unsigned device)
+{
+    record("device_of_pci %u:%u:%u", domain, bus, device);
+    return 0;
+}
+
+bool ov_device_memory_told(CUdevice device, size_t *free_bytes, size_t *total_bytes)
+{
+    record("device_memory_told %d", device);
+    (void)free_bytes, (void)total_bytes;
+    return false;
+}
+
 CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     record("mem_get_address_range %#llx", address);
@@ -145,6 +175,28 @@ CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribut
 {
     record("pointer_get_attributes %u %#llx", count, address);
     return REAL(cuPointerGetAttributes, (count, attribute, values, address));
+}
+
+CUresult ov_ipc_get_mem_handle(CUipcMemHandle *out, CUdeviceptr address)
+{
+    record("ipc_get %#llx", address);
+    return REAL(cuIpcGetMemHandle, (out, address));
+}
+
+/* A handle that begins with 0x0f is "ours". */
+bool ov_ipc_open_mem_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsigned flags, CUresult *result)
+{
+    record("ipc_open %d flags=%u", handle->reserved[0], flags);
+    (void)out;
+    *result = CUDA_ERROR_ALREADY_MAPPED;
+    return handle->reserved[0] == 0x0f;
+}
+
+bool ov_ipc_close_mem_handle(CUdeviceptr address, CUresult *result)
+{
+    record("ipc_close %#llx", address);
+    *result = CUDA_ERROR_ALREADY_MAPPED;
+    return address >> 56 == 0x0f;
 }
 
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)

@@ -493,16 +493,25 @@ static void any_node_params(void)
     CHECK(recorded("graph_opaque") == 1);
 }
 
-/* vllm#42609: legacy handles do not work on the arena; the program sees the driver's error, the user a line. */
+/* Handles of ours and of the driver's. */
 static void ipc(void)
 {
-    CUipcMemHandle handle;
+    CUipcMemHandle handle = {{0}};
+    CUdeviceptr address;
     attach();
     CHECK(elf_cuIpcGetMemHandle(&handle, 0x10) == 0);
-    EXPECT("driver cuIpcGetMemHandle");
-    setenv("FAKE_FAIL", "cuIpcGetMemHandle:1", 1);
-    CHECK(elf_cuIpcGetMemHandle(&handle, 0x10) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT("driver cuIpcGetMemHandle", "mem_get_address_range 0x10", "driver cuMemGetAddressRange_v2");
+    EXPECT("ipc_get 0x10", "driver cuIpcGetMemHandle");
+    CHECK(elf_cuIpcOpenMemHandle_v2(&address, handle, 1) == 0);
+    EXPECT("ipc_open 0 flags=1", "driver cuIpcOpenMemHandle_v2");
+    handle.reserved[0] = 0x0f;
+    CHECK(elf_cuIpcOpenMemHandle_v2(&address, handle, 1) == CUDA_ERROR_ALREADY_MAPPED);
+    EXPECT("ipc_open 15 flags=1");
+    CHECK(elf_cuIpcOpenMemHandle(&address, handle, 1) == CUDA_ERROR_ALREADY_MAPPED);
+    EXPECT("ipc_open 15 flags=1");
+    CHECK(elf_cuIpcCloseMemHandle(0x10) == 0);
+    EXPECT("ipc_close 0x10", "driver cuIpcCloseMemHandle");
+    CHECK(elf_cuIpcCloseMemHandle(0x0f00000000000000) == CUDA_ERROR_ALREADY_MAPPED);
+    EXPECT("ipc_close 0xf00000000000000");
 }
 
 TEST_CASES(CASE(engine_answers), CASE(other_memory), CASE(pinned_memory), CASE(tensor_maps), CASE(pools),

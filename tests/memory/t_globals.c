@@ -150,6 +150,33 @@ static void stored_once(void)
     rig_close(&rig);
 }
 
+/* The result goes to a large buffer that was uploaded once, like a weight, and that the first launch leaves as it is. */
+static void result_in_an_uploaded_buffer(void)
+{
+    struct rig rig;
+    CUdeviceptr out;
+    static uint32_t content[MIB / 2];
+    uint64_t words = MIB / 2;
+    rig_open(&rig, 0);
+    OK(cuMemAlloc(&out, sizeof content));
+    for (unsigned i = 0; i < COUNT; i++) {
+        (void)rig_add(&rig, 4 * MIB);
+    }
+    OK(cuMemcpyHtoD(out, rig.weight[0].host, sizeof content));
+    for (unsigned pass = 0; pass < 12; pass++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            void *params[] = {&rig.weight[i].address, &out, &words};
+            rig_launch(&rig, "probe_copy", rig.stream, params);
+        }
+        OK(cuStreamSynchronize(rig.stream));
+    }
+    OK(cuMemcpyDtoH(content, out, sizeof content));
+    HOLDS(memcmp(content, rig.weight[COUNT - 1].host, sizeof content) == 0);
+    HOLDS(rig_streamed_mib() > 0 && rig_logged("nobody looks"));
+    OK(cuMemFree(out));
+    rig_close(&rig);
+}
+
 /* A module that is gone has no globals to look at. */
 static void unloaded_is_not_read(void)
 {
@@ -168,8 +195,10 @@ static void unloaded_is_not_read(void)
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(filled_before_plan),     CASE(filled_after_plan),    CASE(of_a_library),        CASE(stored_by_kernel_before),
-    CASE(stored_by_kernel_after), CASE(stored_unseen_before), CASE(stored_unseen_after), CASE(stored_once),
-    CASE(unloaded_is_not_read),
+    CASE(filled_before_plan),     CASE(filled_after_plan),
+    CASE(of_a_library),           CASE(stored_by_kernel_before),
+    CASE(stored_by_kernel_after), CASE(stored_unseen_before),
+    CASE(stored_unseen_after),    CASE(stored_once),
+    CASE(unloaded_is_not_read),   CASE(result_in_an_uploaded_buffer),
 };
 RIG_MAIN(cases)

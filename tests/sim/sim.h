@@ -298,10 +298,16 @@ struct sim_backing {
     unsigned references;
     uint64_t bytes;
     size_t extent_count;
-    struct sim_extent *extent;
+    struct sim_extent *extent; /* places in the pool: what the bytes are called, and where they are, but for: */
+    int file;                  /* exportable memory is in a file of its own, from its start on; else -1 */
+    int imported;              /* made by another process, and counted there */
 };
 
 CUresult sim_backing_make(unsigned pool, uint64_t bytes, struct sim_backing **out);
+/* Fresh memory in a file that other processes may map. */
+CUresult sim_backing_make_shared(unsigned pool, uint64_t bytes, struct sim_backing **out);
+/* The memory in a file that another process has made; takes a descriptor of its own. NULL: it is no such file. */
+struct sim_backing *sim_backing_import(int file);
 /* Last reference: what is still in flight there is a race with `site`; the pages are punched out. */
 void sim_backing_put(struct sim_backing *backing, const char *site);
 int sim_backing_map(const struct sim_backing *backing, uint64_t address, int protection);

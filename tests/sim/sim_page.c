@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define HOST_VMM_BYTES ((uint64_t)1 << 40)
@@ -91,6 +92,7 @@ CUresult sim_backing_make(unsigned number, uint64_t bytes, struct sim_backing **
     }
     backing->pool = number;
     backing->references = 1;
+    backing->file = -1;
     backing->bytes = pages << SIM_PAGE_SHIFT;
     pages_count(pool, pages, number);
     while (pages > 0) {
@@ -108,12 +110,71 @@ CUresult sim_backing_make(unsigned number, uint64_t bytes, struct sim_backing **
     return CUDA_SUCCESS;
 }
 
+/* The file's name says what it is to a process that gets it. */
+#define SHARED_NAME "sim-memory-of-device-"
+
+CUresult sim_backing_make_shared(unsigned number, uint64_t bytes, struct sim_backing **out)
+{
+    char name[64];
+    SIM_TRY(sim_backing_make(number, bytes, out));
+    snprintf(name, sizeof name, SHARED_NAME "%u", number);
+    (*out)->file = memfd_create(name, MFD_CLOEXEC);
+    if ((*out)->file < 0 || ftruncate((*out)->file, (off_t)(*out)->bytes) != 0) {
+        sim_die("cannot make a memory file of %llu bytes", (unsigned long long)bytes);
+    }
+    sim_backing_poison(*out, 0, (*out)->bytes);
+    return CUDA_SUCCESS;
+}
+
+struct sim_backing *sim_backing_import(int file)
+{
+    static uint64_t next = (uint64_t)1 << 50; /* beyond every pool */
+    char path[64], target[128] = "";
+    unsigned number;
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (readlink(path, target, sizeof target - 1) < 0 || fstat(file, &status) != 0 ||
+        sscanf(target, "/memfd:" SHARED_NAME "%u", &number) != 1 || number >= (unsigned)sim_knobs.devices) {
+        return NULL;
+    }
+    struct sim_backing *backing = calloc(1, sizeof *backing);
+    struct sim_extent *extent = calloc(1, sizeof *extent);
+    if (backing == NULL || extent == NULL) {
+        sim_die("out of host memory");
+    }
+    *extent = (struct sim_extent){next, (uint64_t)status.st_size};
+    next += extent->bytes;
+    *backing = (struct sim_backing){.pool = number,
+                                    .references = 1,
+                                    .bytes = extent->bytes,
+                                    .extent_count = 1,
+                                    .extent = extent,
+                                    .file = fcntl(file, F_DUPFD_CLOEXEC, 0),
+                                    .imported = 1};
+    return backing;
+}
+
+static void drop_imported(struct sim_backing *backing, const char *site)
+{
+    sim_race_forget(site, backing->pool, backing->extent->offset, backing->bytes);
+    close(backing->file);
+    free(backing->extent);
+    free(backing);
+}
+
 void sim_backing_put(struct sim_backing *backing, const char *site)
 {
     if (--backing->references > 0) {
         return;
     }
+    if (backing->imported) {
+        drop_imported(backing, site);
+        return;
+    }
     struct page_pool *pool = pool_get(backing->pool);
+    if (backing->file >= 0) {
+        close(backing->file);
+    }
     for (size_t i = 0; i < backing->extent_count; i++) {
         struct sim_extent extent = backing->extent[i];
         sim_race_forget(site, backing->pool, extent.offset, extent.bytes);
@@ -133,11 +194,15 @@ void sim_backing_put(struct sim_backing *backing, const char *site)
 
 int sim_backing_map(const struct sim_backing *backing, uint64_t address, int protection)
 {
+    const int flags = MAP_SHARED | MAP_FIXED;
+    if (backing->file >= 0) {
+        return mmap((void *)(uintptr_t)address, backing->bytes, protection, flags, backing->file, 0) != MAP_FAILED;
+    }
     const struct page_pool *pool = pool_get(backing->pool);
     for (size_t i = 0; i < backing->extent_count; i++) {
         struct sim_extent extent = backing->extent[i];
         void *wanted = (void *)(uintptr_t)address;
-        if (mmap(wanted, extent.bytes, protection, MAP_SHARED | MAP_FIXED, pool->fd, (off_t)extent.offset) != wanted) {
+        if (mmap(wanted, extent.bytes, protection, flags, pool->fd, (off_t)extent.offset) != wanted) {
             return 0;
         }
         address += extent.bytes;
@@ -168,7 +233,9 @@ void sim_backing_poison(const struct sim_backing *backing, uint64_t offset, uint
         struct sim_extent extent = sim_backing_extent(backing, offset);
         uint64_t part = left < extent.bytes ? left : extent.bytes;
         part = part < sizeof pattern ? part : sizeof pattern;
-        if (pwrite(pools[backing->pool].fd, pattern, part, (off_t)extent.offset) != (ssize_t)part) {
+        int file = backing->file >= 0 ? backing->file : pools[backing->pool].fd;
+        uint64_t place = backing->file >= 0 ? offset : extent.offset;
+        if (pwrite(file, pattern, part, (off_t)place) != (ssize_t)part) {
             sim_die("cannot write to device memory");
         }
         offset += part;

@@ -15,7 +15,6 @@ struct sim_handle {
     struct sim_backing *backing;
     unsigned references;
     struct sim_mapping *mappings;
-    ino_t exported; /* inode of the file descriptor given out, 0 = none */
     struct sim_handle *next;
 };
 
@@ -149,6 +148,26 @@ SIM_API(SIM_SOUND, cuMemGetAllocationGranularity,
     return CUDA_SUCCESS;
 }
 
+static int exportable(const CUmemAllocationProp *prop)
+{
+    return ((unsigned)prop->requestedHandleTypes & (unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
+}
+
+static CUmemGenericAllocationHandle handle_make(const CUmemAllocationProp *prop, struct sim_backing *backing)
+{
+    struct sim_handle *handle = calloc(1, sizeof *handle);
+    if (handle == NULL) {
+        sim_die("out of host memory");
+    }
+    handle->prop = *prop;
+    handle->backing = backing;
+    handle->references = 1;
+    handle->next = handles;
+    handles = handle;
+    sim_handle_add(handle, 'H');
+    return (CUmemGenericAllocationHandle)(uintptr_t)handle;
+}
+
 SIM_API(SIM_SOUND, cuMemCreate,
         (CUmemGenericAllocationHandle * out, size_t size, const CUmemAllocationProp *prop, unsigned long long flags),
         out, size, prop, flags)
@@ -162,21 +181,15 @@ SIM_API(SIM_SOUND, cuMemCreate,
     SIM_TRY(prop_check(prop));
     int on_host = host_location(prop->location.type);
     struct sim_backing *backing;
-    SIM_TRY(sim_backing_make(on_host ? SIM_POOL_HOST_VMM : (unsigned)prop->location.id, size, &backing));
-    struct sim_handle *handle = calloc(1, sizeof *handle);
-    if (handle == NULL) {
-        sim_die("out of host memory");
+    if (exportable(prop) && !on_host) {
+        SIM_TRY(sim_backing_make_shared((unsigned)prop->location.id, size, &backing));
+    } else {
+        SIM_TRY(sim_backing_make(on_host ? SIM_POOL_HOST_VMM : (unsigned)prop->location.id, size, &backing));
     }
-    handle->prop = *prop;
-    handle->backing = backing;
-    handle->references = 1;
-    handle->next = handles;
-    handles = handle;
-    sim_handle_add(handle, 'H');
     if (on_host) {
         sim_charge(call, (double)size * 0.363); /* 1 GiB takes 390 ms */
     }
-    *out = (CUmemGenericAllocationHandle)(uintptr_t)handle;
+    *out = handle_make(prop, backing);
     return CUDA_SUCCESS;
 }
 
@@ -221,23 +234,21 @@ SIM_API(SIM_SOUND, cuMemGetAllocationPropertiesFromHandle,
     return CUDA_SUCCESS;
 }
 
-/* A descriptor is good inside this process: its file identifies the handle. */
+/* A descriptor is the memory's file: another process maps it, and this one knows its own handle again by it. */
 SIM_API(SIM_SOUND, cuMemExportToShareableHandle,
         (void *out, CUmemGenericAllocationHandle number, CUmemAllocationHandleType type, unsigned long long flags), out,
         number, type, flags)
 {
     (void)call;
     struct sim_handle *handle = handle_get(number);
-    struct stat status;
     if (out == NULL || handle == NULL || flags != 0 || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-        ((unsigned)handle->prop.requestedHandleTypes & (unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
+        !exportable(&handle->prop) || handle->backing->file < 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    int fd = memfd_create("sim-export", MFD_CLOEXEC);
-    if (fd < 0 || fstat(fd, &status) != 0) {
+    int fd = fcntl(handle->backing->file, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    handle->exported = status.st_ino;
     *(int *)out = fd;
     return CUDA_SUCCESS;
 }
@@ -246,7 +257,7 @@ SIM_API(SIM_SOUND, cuMemImportFromShareableHandle,
         (CUmemGenericAllocationHandle * out, void *os_handle, CUmemAllocationHandleType type), out, os_handle, type)
 {
     (void)call;
-    struct stat status;
+    struct stat status, own;
     if (out == NULL || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -254,13 +265,21 @@ SIM_API(SIM_SOUND, cuMemImportFromShareableHandle,
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (struct sim_handle *handle = handles; handle != NULL; handle = handle->next) {
-        if (handle->exported == status.st_ino) {
+        if (handle->backing->file >= 0 && fstat(handle->backing->file, &own) == 0 && own.st_ino == status.st_ino) {
             handle->references++;
             *out = (CUmemGenericAllocationHandle)(uintptr_t)handle;
             return CUDA_SUCCESS;
         }
     }
-    return CUDA_ERROR_INVALID_VALUE;
+    struct sim_backing *backing = sim_backing_import((int)(intptr_t)os_handle);
+    if (backing == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = (int)backing->pool}};
+    *out = handle_make(&prop, backing);
+    return CUDA_SUCCESS;
 }
 
 /* ---- mappings */

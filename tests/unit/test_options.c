@@ -211,6 +211,40 @@ START_TEST(words_lists_and_switches)
 }
 END_TEST
 
+START_TEST(words_or_sizes)
+{
+    struct ov_options options;
+    ck_assert(load(&options, "OVERSHOT_REPORT", "Budget"));
+    ck_assert_uint_eq(options.report.word, OV_OPT_REPORT_BUDGET);
+    ck_assert(load(&options, "OVERSHOT_REPORT", "80G"));
+    ck_assert_uint_eq(options.report.word, OV_SIZED_BYTES);
+    ck_assert_uint_eq(options.report.bytes, (size_t)80 << 30);
+    ck_assert(!load(&options, "OVERSHOT_REPORT", "1M"));
+    ck_assert(!load(&options, "OVERSHOT_REPORT", "half"));
+    ck_assert_ptr_nonnull(strstr(error, "physical, budget"));
+}
+END_TEST
+
+START_TEST(ranges_of_sizes)
+{
+    struct ov_options options;
+    ck_assert(load(&options, "OVERSHOT_EXCLUDE", "64M, 1G-2G"));
+    ck_assert_uint_eq(options.exclude.count, 2);
+    ck_assert(ov_sizes_hold(&options.exclude, (size_t)64 << 20));
+    ck_assert(!ov_sizes_hold(&options.exclude, ((size_t)64 << 20) + 1));
+    ck_assert(ov_sizes_hold(&options.exclude, (size_t)1 << 30));
+    ck_assert(ov_sizes_hold(&options.exclude, (size_t)2 << 30));
+    ck_assert(!ov_sizes_hold(&options.exclude, ((size_t)2 << 30) + 1));
+    ck_assert(load(&options, "OVERSHOT_EXCLUDE", NULL));
+    ck_assert(!ov_sizes_hold(&options.exclude, 1));
+    ck_assert(!load(&options, "OVERSHOT_EXCLUDE", "2G-1G"));
+    ck_assert(!load(&options, "OVERSHOT_EXCLUDE", "1G-"));
+    ck_assert(!load(&options, "OVERSHOT_EXCLUDE", "1G,,2G"));
+    ck_assert(!load(&options, "OVERSHOT_EXCLUDE", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"));
+    ck_assert(load(&options, "OVERSHOT_EXCLUDE", "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16"));
+}
+END_TEST
+
 START_TEST(paths_have_a_limit)
 {
     struct ov_options options;
@@ -232,7 +266,8 @@ START_TEST(printed_options_read_back)
         {"OVERSHOT_BUDGET", "12345678"},     {"OVERSHOT_GPU_RESERVE", "3.5G"}, {"OVERSHOT_RING", "64M"},
         {"OVERSHOT_TIERS", "streamed,host"}, {"OVERSHOT_MODE", "resident"},    {"OVERSHOT_DEVICES", "1,3"},
         {"OVERSHOT_DISCOVERY_CYCLES", "7"},  {"OVERSHOT_VERIFY", "1"},         {"OVERSHOT_LINK_SCALE", "0.75"},
-        {"OVERSHOT_LOG_FILE", "/tmp/a b"},   {"OVERSHOT_HOST_LIMIT", "5T"},
+        {"OVERSHOT_LOG_FILE", "/tmp/a b"},   {"OVERSHOT_HOST_LIMIT", "5T"},    {"OVERSHOT_REPORT", "48G"},
+        {"OVERSHOT_EXCLUDE", "3K,1M-2M"},
     };
     struct ov_options options, again;
     char printed[4096] = "";
@@ -329,6 +364,8 @@ Suite *options_suite(void)
     tcase_add_test(tc, empty_means_unset);
     tcase_add_test(tc, percentages_resolve);
     tcase_add_test(tc, words_lists_and_switches);
+    tcase_add_test(tc, words_or_sizes);
+    tcase_add_test(tc, ranges_of_sizes);
     tcase_add_test(tc, paths_have_a_limit);
     tcase_add_test(tc, printed_options_read_back);
     tcase_add_test(tc, misspelt_variables_are_reported);
