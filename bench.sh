@@ -16,12 +16,15 @@ figures='
 sim.stream.link_ratio      0.98   ratio         link_ratio 192M all_streamed
 sim.half.link_ratio        0.97   ratio         link_ratio 690M half_streamed
 sim.compute.overhead       1.01   ratio         compute_overhead 192M all_streamed
+store.rss_ratio            1.02   ratio         rss_ratio 420M all_pinned
+store.share.rss_ratio      1.05   ratio         share_ratio 4
 launch.instructions        700    instructions  launch_instructions 20M some_streamed
 launch.instructions.idle   300    instructions  launch_instructions 1G never_exceeded
 '
 # shellcheck disable=SC2034 # used by name
 {
     all_streamed='weights 1024 MiB: 0 resident, 1024 streamed, 0 host-mapped; ring [1-9]'
+    all_pinned='weights 392 MiB: 0 resident, 392 streamed, 0 host-mapped; ring [1-9]'
     half_streamed='weights 1024 MiB: 512 resident, 512 streamed, 0 host-mapped; ring [1-9]'
     some_streamed='weights 12 MiB: .* [1-9][0-9]* streamed, 0 host-mapped; ring [1-9].* 1 plans'
     never_exceeded='fitted the budget'
@@ -116,6 +119,24 @@ compute_overhead() { # BUDGET EXPECTED
     steady_pass preloaded "$@" env OVERSHOT_TIERS=streamed -- --ops "$ops" >"$work/streamed" &&
         steady_pass measured -- --ops "$ops" >"$work/resident" &&
         paste -d ' ' "$work/streamed" "$work/resident" | awk '{ printf "%.4f", $1 / $3 }'
+}
+
+# Pinned memory that overshot adds, at its peak, over the bytes of the weights, all of which are streamed. Their sizes
+# are what rounding to powers of two would nearly double.
+rss_ratio() { # BUDGET EXPECTED
+    local sizes=(--layers 4 --sizes 65M,129M --passes 4)
+    SIM_REPORT=$work/with preloaded "$work/output" "$@" \
+        env OVERSHOT_TIERS=streamed "$out/tests/apps/stack" "${sizes[@]}" &&
+        SIM_REPORT=$work/without measured "$work/output" "$out/tests/apps/stack" "${sizes[@]}" || return 1
+    awk -v a="$(number pinned_peak_bytes "$work/with")" -v b="$(number pinned_peak_bytes "$work/without")" \
+        'BEGIN { printf "%.4f", (a - b) / (2 * (65 + 129) * 1048576) }'
+}
+
+# Host memory of several processes together, which run the same weights and share them, over that of one.
+share_ratio() { # PROCESSES
+    measured "$work/output" env OVERSHOT_BUDGET=22M OVERSHOT_VERIFY=1 SIM_KERNELS="$out/tests/kernels/libsimkernels.so" \
+        tests/store/share.sh together "$1" "$library" "$LD_LIBRARY_PATH" "$out/tests/store/t_store" || return 1
+    sed -n 's/^ratio //p' "$work/output"
 }
 
 # Instructions of the library itself in a callgrind profile.

@@ -314,7 +314,7 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
     if (result != CUDA_ERROR_OUT_OF_MEMORY || !ov_host_backed(engine)) {
         return result;
     }
-    size_t host = (engine->ledger.host_limit_bytes - engine->ledger.host_bytes) >> OV_PAGE_SHIFT;
+    size_t host = ov_ledger_host_left(&engine->ledger) >> OV_PAGE_SHIFT;
     size_t device = host < pages ? pages - host : 0;
     if (device > ov_ledger_left(&engine->ledger) >> OV_PAGE_SHIFT) {
         return result;

@@ -46,7 +46,8 @@ struct ov_page {
     uint8_t backing;                     /* enum ov_backing */
     uint32_t mapping;                    /* 1 + index of the program's own mapping, 0: none (vmm.h) */
     CUmemGenericAllocationHandle device; /* of the chunk, kept at its first page */
-    CUmemGenericAllocationHandle host;   /* the master, 0: none */
+    CUmemGenericAllocationHandle host;   /* the mapped master, 0: none */
+    struct ov_pin *pin;                  /* what holds the pinned master (masters.h), NULL: none */
 };
 
 struct ov_extent {
@@ -66,7 +67,8 @@ struct ov_arena {
     bool host_capable;       /* host-located handles can be made and mapped */
     uint32_t access_devices; /* devices that may read and write, as bits: this one and its enabled peers */
     struct ov_ledger *ledger;
-    CUresult frozen; /* not CUDA_SUCCESS: the device could not be waited for, no mapping is taken away */
+    struct ov_masters *masters; /* where pinned masters stand (masters.h); NULL: not open yet */
+    CUresult frozen;            /* not CUDA_SUCCESS: the device could not be waited for, no mapping is taken away */
 };
 
 /* The process's range, constant once reserved. bytes 0: not reserved. */
@@ -126,8 +128,10 @@ CUresult ov_back_shared(struct ov_arena *arena, uint32_t first, uint32_t pages, 
 CUresult ov_window_open(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle handle,
                         CUdeviceptr *address);
 void ov_window_close(uint32_t pages, CUdeviceptr address);
-/* Makes masters, visible in the mirror only. Undefined contents. */
+/* Makes mapped masters where there are none, visible in the mirror only. Undefined contents. */
 CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages);
+void ov_drop_mapped(struct ov_arena *arena, uint32_t first, uint32_t pages);
+/* Gives back masters of both kinds. */
 void ov_drop_masters(struct ov_arena *arena, uint32_t first, uint32_t pages);
 /* Takes away what stands behind pages; chunks must lie inside the range as a whole. Masters stay. */
 CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages);
@@ -144,8 +148,15 @@ CUresult ov_create_host(struct ov_arena *arena, CUmemGenericAllocationHandle *ha
 /* Lets the arena's devices use a row of whole mappings. */
 CUresult ov_arena_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags);
 
-/* Device memory of our own at an address outside the slices: the ring's writable view, scratch. Handles of one page
- * each; handle[] has room for `pages`. */
+/* Device memory of our own: handles of one page each, granted by the ledger; all or none. */
+CUresult ov_make_handles(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,
+                         CUmemGenericAllocationHandle *handle);
+void ov_release_handles(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,
+                        const CUmemGenericAllocationHandle *handle);
+/* Maps them, writable, one after the other from `address` on, which is reserved; all or none. */
+CUresult ov_map_handles(const struct ov_arena *arena, CUdeviceptr address, uint32_t pages,
+                        const CUmemGenericAllocationHandle *handle);
+/* The same with an address of its own, outside the slices: scratch. handle[] has room for `pages`. */
 CUresult ov_own_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,
                        CUmemGenericAllocationHandle *handle, CUdeviceptr *address);
 void ov_disown_device(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,

@@ -5,9 +5,10 @@
 
 #include "engine.h"
 #include "log.h"
+#include "move.h"
 #include "propose.h"
 
-/* Pages moved in one go: bounds the host memory that is briefly held twice. */
+/* Pages moved to the device in one go. */
 #define BATCH_PAGES 128u
 
 /* ---- moving pages ---- */
@@ -16,64 +17,6 @@ CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr fro
 {
     CUresult result = ov_cu->cuMemcpyAsync(to, from, (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
     return ov_finish(engine, engine->ring.side, result);
-}
-
-static CUresult demote(struct ov_engine *engine, uint32_t first, uint32_t pages)
-{
-    struct ov_arena *arena = &engine->arena;
-    CUresult result = ov_make_masters(arena, first, pages);
-    if (result == CUDA_SUCCESS) {
-        result = ov_copy_pages(engine, ov_mirror_address(arena, first), ov_page_address(arena, first), pages);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = ov_unback(arena, first, pages);
-    }
-    return result == CUDA_SUCCESS ? ov_back_host(arena, first, pages) : result;
-}
-
-/* The ledger may refuse: then all is as before. */
-static CUresult promote(struct ov_engine *engine, uint32_t first, uint32_t pages)
-{
-    struct ov_arena *arena = &engine->arena;
-    if (((size_t)pages << OV_PAGE_SHIFT) > ov_ledger_left(&engine->ledger)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUresult result = ov_unback(arena, first, pages);
-    if (result == CUDA_SUCCESS) {
-        result = ov_back_device(arena, first, pages);
-        if (result != CUDA_SUCCESS) {
-            CUresult back = ov_back_host(arena, first, pages);
-            return back != CUDA_SUCCESS ? back : result;
-        }
-        result = ov_copy_pages(engine, ov_page_address(arena, first), ov_mirror_address(arena, first), pages);
-        if (result != CUDA_SUCCESS && ov_unback(arena, first, pages) == CUDA_SUCCESS) {
-            (void)ov_back_host(arena, first, pages); /* the masters still are the truth */
-        }
-    }
-    if (result == CUDA_SUCCESS) {
-        ov_drop_masters(arena, first, pages);
-    }
-    return result;
-}
-
-/* Demotes every chunk that holds a page which shall not stay on the device. Its other pages come back by promotion. */
-static void demote_wanted(struct ov_engine *engine, const uint8_t *want)
-{
-    struct ov_arena *arena = &engine->arena;
-    for (uint32_t p = 0; p < arena->high_page;) {
-        if (arena->page[p].backing != OV_DEVICE || (want[p] != OV_WANT_HOST && want[p] != OV_WANT_RING)) {
-            p++;
-            continue;
-        }
-        uint32_t first = p, pages = 1;
-        ov_whole_chunks(arena, &first, &pages);
-        CUresult result = demote(engine, first, pages);
-        if (result != CUDA_SUCCESS) {
-            ov_log(OV_LOG_WARN, "%u MiB stay on the device: no host memory for them (error %d)", pages * 2,
-                   (int)result);
-        }
-        p = first + pages;
-    }
 }
 
 uint32_t ov_pages_written(const struct ov_engine *engine)
@@ -96,7 +39,7 @@ void ov_demote_some(struct ov_engine *engine, uint32_t pages)
         if (arena->page[p - 1].backing == OV_DEVICE) {
             uint32_t first = p - 1, count = 1;
             ov_whole_chunks(arena, &first, &count);
-            if (demote(engine, first, count) != CUDA_SUCCESS) {
+            if (ov_move_to_host(engine, first, count) != CUDA_SUCCESS) {
                 return;
             }
             engine->replan_soon = true;
@@ -104,65 +47,184 @@ void ov_demote_some(struct ov_engine *engine, uint32_t pages)
     }
 }
 
-static void promote_wanted(struct ov_engine *engine, const uint8_t *want)
+/* Whether the page has a master and nothing mapped at its address. */
+static bool is_afloat(const struct ov_page *page)
+{
+    return page->backing == OV_NONE && ov_page_has_master(page);
+}
+
+/* Whether the page has its bytes in the host and may go anywhere. */
+static bool in_host(const struct ov_page *page)
+{
+    return page->backing == OV_HOST || is_afloat(page);
+}
+
+static void move_wanted_in(struct ov_engine *engine, const uint8_t *want)
 {
     struct ov_arena *arena = &engine->arena;
     for (uint32_t p = 0; p < arena->high_page;) {
-        if (want[p] != OV_WANT_DEVICE || arena->page[p].backing != OV_HOST) {
+        if (want[p] != OV_WANT_DEVICE || !in_host(&arena->page[p])) {
             p++;
             continue;
         }
         uint32_t first = p;
         while (p < arena->high_page && p - first < BATCH_PAGES && want[p] == OV_WANT_DEVICE &&
-               arena->page[p].backing == OV_HOST && arena->page[p].alloc == arena->page[first].alloc &&
+               in_host(&arena->page[p]) && arena->page[p].alloc == arena->page[first].alloc &&
                arena->page[p].mapping == arena->page[first].mapping) {
             p++;
         }
-        (void)promote(engine, first, p - first);
+        (void)ov_move_to_device(engine, first, p - first);
     }
 }
 
-/* ---- bringing it about ---- */
-
-static bool set_units(struct ov_engine *engine, const struct ov_plan *plan)
+/* Nothing may be left without anything behind it: the device if there is room, else the host. */
+static void settle_rest(struct ov_engine *engine)
 {
-    struct ov_ring *ring = &engine->ring;
-    const struct ov_runs *runs = &engine->learn.runs;
-    struct ov_unit *unit = calloc(runs->count + 1, sizeof *unit);
-    struct ov_edge *edge = calloc(2 * (size_t)runs->count + 1, sizeof *edge);
+    struct ov_arena *arena = &engine->arena;
+    for (uint32_t p = 0; p < arena->high_page;) {
+        if (!is_afloat(&arena->page[p])) {
+            p++;
+            continue;
+        }
+        uint32_t first = p;
+        while (p < arena->high_page && p - first < BATCH_PAGES && is_afloat(&arena->page[p]) &&
+               arena->page[p].alloc == arena->page[first].alloc &&
+               arena->page[p].mapping == arena->page[first].mapping) {
+            p++;
+        }
+        if (ov_move_home(engine, first, p - first) != CUDA_SUCCESS &&
+            ov_move_to_device(engine, first, p - first) != CUDA_SUCCESS) {
+            ov_log_once(OV_LOG_ERROR, "%u MiB have neither device nor host memory: a kernel that uses them is stopped",
+                        (p - first) * 2);
+        }
+    }
+}
+
+/* ---- units of the old plan and of the new ---- */
+
+/* What a plan's units are, before they replace those of the last one. */
+struct draft {
+    struct ov_unit *unit;
+    struct ov_edge *edge;
     struct ov_trace trace;
-    if (unit == NULL || edge == NULL || !ov_trace_init(&trace, runs->count + 1, 0)) {
-        free(unit);
-        free(edge);
+    bool *keep; /* streamed already, in the same place */
+    uint32_t count;
+};
+
+static void free_draft(struct draft *draft)
+{
+    free(draft->unit);
+    free(draft->edge);
+    free(draft->keep);
+    ov_trace_destroy(&draft->trace);
+}
+
+static bool stays(const struct ov_engine *engine, const struct ov_run *run, const struct ov_plan_place *place,
+                  size_t ring_pages)
+{
+    const struct ov_ring *ring = &engine->ring;
+    uint32_t at = atomic_load_explicit(&engine->arena.unit[run->first], memory_order_relaxed);
+    if (place->tier != OV_TIER_STREAMED || at == 0 || at > ring->unit_count) {
         return false;
     }
+    const struct ov_unit *old = &ring->unit[at - 1];
+    return old->tier == OV_TIER_STREAMED && !old->on_trial && old->first == run->first && old->pages == run->pages &&
+           old->ring_page == place->ring_page && old->ring_page + old->pages <= ring_pages;
+}
+
+static bool make_draft(struct ov_engine *engine, const struct ov_plan *plan, struct draft *draft)
+{
+    const struct ov_runs *runs = &engine->learn.runs;
+    memset(draft, 0, sizeof *draft);
+    draft->count = runs->count;
+    draft->unit = calloc(runs->count + 1, sizeof *draft->unit);
+    draft->edge = calloc(2 * (size_t)runs->count + 1, sizeof *draft->edge);
+    draft->keep = calloc(runs->count + 1, sizeof *draft->keep);
+    if (draft->unit == NULL || draft->edge == NULL || draft->keep == NULL ||
+        !ov_trace_init(&draft->trace, runs->count + 1, 0)) {
+        free_draft(draft);
+        return false;
+    }
+    for (uint32_t i = 0; i < runs->count; i++) {
+        const struct ov_run *run = &runs->item[i];
+        const struct ov_plan_place *place = &plan->place[i];
+        draft->unit[i] = (struct ov_unit){
+            .first = run->first,
+            .pages = run->pages,
+            .begin = run->begin,
+            .end = run->end,
+            .bytes = (size_t)run->pages << OV_PAGE_SHIFT,
+            .ring_page = place->ring_page,
+            .tier = place->tier == OV_TIER_STREAMED ? OV_TIER_HOST : place->tier,
+        };
+        draft->keep[i] = stays(engine, run, place, plan->ring_pages);
+    }
+    return true;
+}
+
+/* Takes all units but those to be kept off the ring's pages; they have their masters. On failure all are back. */
+static CUresult leave_ring(struct ov_engine *engine, const struct draft *draft)
+{
+    struct ov_ring *ring = &engine->ring;
+    struct ov_arena *arena = &engine->arena;
+    CUresult result = CUDA_SUCCESS;
+    bool *kept = calloc((size_t)ring->unit_count + 1, sizeof *kept);
+    uint32_t done = 0;
+    if (kept == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (uint32_t i = 0; i < draft->count; i++) {
+        if (draft->keep[i]) {
+            kept[atomic_load_explicit(&arena->unit[draft->unit[i].first], memory_order_relaxed) - 1] = true;
+        }
+    }
+    for (; done < ring->unit_count && result == CUDA_SUCCESS; done++) {
+        const struct ov_unit *unit = &ring->unit[done];
+        if (unit->tier == OV_TIER_STREAMED && unit->on_trial) {
+            result = ov_unit_revoke(engine, done, 0); /* one that could not be taken out before */
+        } else if (unit->tier == OV_TIER_STREAMED && !kept[done]) {
+            result = ov_unback(arena, unit->first, unit->pages);
+        }
+    }
+    for (uint32_t i = 0; i < done && result != CUDA_SUCCESS; i++) {
+        struct ov_unit *unit = &ring->unit[i];
+        if (unit->tier == OV_TIER_STREAMED && arena->page[unit->first].backing == OV_NONE &&
+            ov_back_ring(arena, unit->first, unit->pages, &ring->handle[unit->ring_page]) != CUDA_SUCCESS) {
+            ov_ring_remove(engine, i);
+            unit->tier = OV_TIER_HOST;
+        }
+    }
+    free(kept);
+    return result;
+}
+
+/* The draft's units take the place of the old ones. Nothing is in the ring as far as it knows; those that are kept are
+ * loaded anew. */
+static void set_units(struct ov_engine *engine, struct draft *draft)
+{
+    struct ov_ring *ring = &engine->ring;
     for (uint32_t i = 0; i < ring->unit_count; i++) {
         ov_ring_recycle(ring, &ring->unit[i]);
+    }
+    for (uint32_t p = 0; p < engine->arena.high_page; p++) {
+        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
+    }
+    for (uint32_t p = 0; p < ring->pages; p++) {
+        ring->owner[p] = 0;
     }
     ring->counts.touches += ring->trace.touches;
     ring->counts.jumps += ring->trace.jumps;
     ov_trace_destroy(&ring->trace);
     free(ring->unit);
     free(ring->edge);
-    for (uint32_t i = 0; i < runs->count; i++) {
-        const struct ov_run *run = &runs->item[i];
-        unit[i].first = run->first;
-        unit[i].pages = run->pages;
-        unit[i].begin = run->begin;
-        unit[i].end = run->end;
-        unit[i].bytes = (size_t)run->pages << OV_PAGE_SHIFT;
-        unit[i].ring_page = plan->place[i].ring_page;
-        unit[i].tier = plan->place[i].tier == OV_TIER_STREAMED ? OV_TIER_HOST : plan->place[i].tier;
-    }
-    ring->unit = unit;
-    ring->unit_count = runs->count;
-    ring->edge = edge;
+    ring->unit = draft->unit;
+    ring->unit_count = draft->count;
+    ring->edge = draft->edge;
     ring->edge_count = 0;
-    ring->trace = trace;
+    ring->trace = draft->trace;
     ring->newest = 0;
     ring->ahead_count = ring->ahead_first = 0;
     ring->streamed_count = 0;
-    return true;
 }
 
 /* A page that a streamed unit shares with others gets a list of parts. */
@@ -200,24 +262,34 @@ static CUresult alias(struct ov_engine *engine, uint32_t index)
     if (result == CUDA_SUCCESS) {
         result = ov_back_ring(arena, unit->first, unit->pages, &ring->handle[unit->ring_page]);
         if (result != CUDA_SUCCESS) {
-            CUresult back = ov_back_host(arena, unit->first, unit->pages);
-            return back != CUDA_SUCCESS ? back : result;
+            CUresult home = ov_move_home(engine, unit->first, unit->pages);
+            return home != CUDA_SUCCESS ? home : result;
         }
         ov_ring_add(engine, index);
     }
     return result;
 }
 
-static void stream_units(struct ov_engine *engine, const struct ov_plan *plan)
+/* All its pages have masters and nothing else that counts behind them. */
+static bool ready_for_ring(const struct ov_engine *engine, const struct ov_unit *unit)
+{
+    for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
+        if (!in_host(&engine->arena.page[p])) {
+            return false;
+        }
+    }
+    return unit->ring_page + unit->pages <= engine->ring.pages;
+}
+
+static void stream_units(struct ov_engine *engine, const struct ov_plan *plan, const bool *keep)
 {
     struct ov_ring *ring = &engine->ring;
     for (uint32_t i = 0; i < ring->unit_count; i++) {
         const struct ov_unit *unit = &ring->unit[i];
-        bool at_home = true; /* all pages have masters and stand as such */
-        for (uint32_t p = unit->first; p < unit->first + unit->pages; p++) {
-            at_home = at_home && engine->arena.page[p].backing == OV_HOST;
-        }
-        if (plan->place[i].tier == OV_TIER_STREAMED && ring->pages > 0 && at_home) {
+        if (keep[i]) {
+            set_edges(engine, i);
+            ov_ring_add(engine, i);
+        } else if (plan->place[i].tier == OV_TIER_STREAMED && ready_for_ring(engine, unit)) {
             set_edges(engine, i);
             if (alias(engine, i) != CUDA_SUCCESS) {
                 ov_log(OV_LOG_WARN, "a unit of %u MiB could not be mapped to the ring: it stays in host memory",
@@ -269,8 +341,7 @@ static void measure_link(struct ov_engine *engine)
         for (int round = 0; round < 2; round++) {
             float ms = 0;
             for (int copy = 0; copy <= COPIES; copy++) {
-                (void)ov_cu->cuMemcpyAsync(ring->window, ov_mirror_address(&engine->arena, largest->first),
-                                           largest->bytes, ring->side);
+                (void)ov_master_fetch(engine, ring->window, largest->first, largest->pages, ring->side);
                 if (copy == 0) {
                     (void)ov_cu->cuEventRecord(begin, ring->side);
                 }
@@ -303,16 +374,26 @@ static void mark_cold(struct ov_engine *engine)
     }
 }
 
-/* OVERSHOT_VERIFY: the masters are what was on the device when it was hashed. */
+/* OVERSHOT_VERIFY: the masters, as they arrive in the ring, are what was on the device when it was hashed. */
 static void verify_masters(struct ov_engine *engine)
 {
+    struct ov_ring *ring = &engine->ring;
     size_t checked = 0, wrong = 0;
-    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
-        const struct ov_unit *unit = &engine->ring.unit[i];
-        for (uint32_t p = unit->first; unit->tier == OV_TIER_STREAMED && p < unit->first + unit->pages; p++) {
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        const struct ov_unit *unit = &ring->unit[i];
+        if (unit->tier != OV_TIER_STREAMED) {
+            continue;
+        }
+        CUdeviceptr there = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
+        CUresult result = ov_master_fetch(engine, there, unit->first, unit->pages, ring->side);
+        bool arrived = ov_finish(engine, ring->side, result) == CUDA_SUCCESS;
+        for (uint32_t p = 0; p < unit->pages; p++) {
             struct ov_page_digest digest;
-            bool same = ov_inspect_pages(engine, ov_mirror_address(&engine->arena, p), 1, &digest) == CUDA_SUCCESS &&
-                        memcmp(&digest.hash, &engine->learn.memo[p].hash, sizeof digest.hash) == 0;
+            const struct ov_memo *memo = &engine->learn.memo[unit->first + p];
+            bool same =
+                arrived &&
+                ov_inspect_pages(engine, there + ((CUdeviceptr)p << OV_PAGE_SHIFT), 1, &digest) == CUDA_SUCCESS &&
+                memcmp(&digest.hash, &memo->hash, sizeof digest.hash) == 0;
             wrong += !same;
             checked++;
         }
@@ -353,31 +434,37 @@ static void report(struct ov_engine *engine, const struct ov_plan *plan)
            engine->ring.link_bytes_per_s * 1e-9);
 }
 
+/* Only what changes is touched: units that keep their place in the ring stay mapped to it. */
 static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint8_t *want)
 {
-    ov_revoke_all(engine, 0);
-    if (engine->ring.streamed_count > 0) {
-        return false; /* what is still mapped to the ring needs the ring as it is */
-    }
-    for (uint32_t p = 0; p < engine->arena.high_page; p++) {
-        atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
-    }
-    (void)ov_ring_resize(engine, 0);
-    if (!set_units(engine, plan)) {
+    struct draft draft;
+    uint32_t pages = (uint32_t)plan->ring_pages;
+    if (!make_draft(engine, plan, &draft)) {
         return false;
     }
-    demote_wanted(engine, want);
-    CUresult ring = ov_ring_resize(engine, (uint32_t)plan->ring_pages);
-    promote_wanted(engine, want);
-    if (ring == CUDA_SUCCESS) {
-        ring = ov_ring_provide(engine);
+    if (leave_ring(engine, &draft) != CUDA_SUCCESS) {
+        free_draft(&draft);
+        settle_rest(engine);
+        return false;
     }
-    if (ring == CUDA_SUCCESS) {
-        stream_units(engine, plan);
-    } else if (plan->ring_pages > 0) {
+    set_units(engine, &draft);
+    CUresult ring = pages < engine->ring.pages ? ov_ring_resize(engine, pages) : CUDA_SUCCESS;
+    ov_move_out(engine, want);
+    ring = ring == CUDA_SUCCESS ? ov_ring_resize(engine, pages) : ring;
+    move_wanted_in(engine, want);
+    if (ring != CUDA_SUCCESS && pages > 0) {
         ov_log(OV_LOG_WARN, "no device memory for a ring of %zu MiB (error %d): weights stay in host memory",
                plan->ring_pages * 2, (int)ring);
     }
+    stream_units(engine, plan, draft.keep);
+    settle_rest(engine);
+    CUresult events = ov_ring_provide(engine);
+    if (events != CUDA_SUCCESS) {
+        ov_log(OV_LOG_WARN, "no events for the ring (error %d): weights stay in host memory", (int)events);
+        (void)ov_revoke_all(engine, 0); /* what stays can be loaded without them, or is refused when it is used */
+    }
+    free(draft.keep);
+    ov_masters_share(engine);
     if (ov_opt.verify) {
         verify_masters(engine);
     }
@@ -444,24 +531,62 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
 
 /* ---- single units ---- */
 
+/* A unit that left the ring and has nothing behind it. */
+static void back_to_ring(struct ov_engine *engine, struct ov_unit *unit)
+{
+    if (engine->arena.page[unit->first].backing == OV_NONE &&
+        ov_back_ring(&engine->arena, unit->first, unit->pages, &engine->ring.handle[unit->ring_page]) == CUDA_SUCCESS) {
+        ov_ring_add(engine, (uint32_t)(unit - engine->ring.unit));
+    }
+}
+
+/* Whichever fails, the unit is in the ring again if that can be. */
+static CUresult leave_for(struct ov_engine *engine, struct ov_unit *unit, enum ov_tier tier)
+{
+    CUresult result = ov_unback(&engine->arena, unit->first, unit->pages);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    ov_ring_remove(engine, (uint32_t)(unit - engine->ring.unit));
+    unit->tier = (uint8_t)tier;
+    result = tier == OV_TIER_HOST ? ov_back_host(&engine->arena, unit->first, unit->pages)
+                                  : ov_move_to_device(engine, unit->first, unit->pages);
+    if (result != CUDA_SUCCESS) {
+        unit->tier = OV_TIER_HOST;
+        back_to_ring(engine, unit);
+    }
+    return result;
+}
+
+/* Its masters become mapped ones first: as long as that may fail, the unit stays what it is. */
+static CUresult take_out(struct ov_engine *engine, struct ov_unit *unit)
+{
+    if (engine->arena.frozen != CUDA_SUCCESS) {
+        return engine->arena.frozen;
+    }
+    CUresult result = ov_ring_settle(engine, unit);
+    if (result == CUDA_SUCCESS && unit->on_trial) {
+        result = ov_ring_write_back(engine, unit); /* the masters are true again, whatever fails from here on */
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = ov_master_evacuate(engine, unit->first, unit->pages);
+    if (result == CUDA_SUCCESS) {
+        return leave_for(engine, unit, OV_TIER_HOST);
+    }
+    ov_ring_find_master(engine, (uint32_t)(unit - engine->ring.unit)); /* part of it has moved */
+    bool fits = unit->bytes <= ov_ledger_left(&engine->ledger);
+    return fits && leave_for(engine, unit, OV_TIER_RESIDENT) == CUDA_SUCCESS ? CUDA_SUCCESS : result;
+}
+
 CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t index, unsigned mark)
 {
     struct ov_unit *unit = &engine->ring.unit[index];
     if (unit->tier != OV_TIER_STREAMED) {
         return CUDA_SUCCESS;
     }
-    CUresult result = ov_ring_settle(engine, unit);
-    if (result == CUDA_SUCCESS && unit->on_trial) {
-        result = ov_ring_write_back(engine, unit);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = ov_unback(&engine->arena, unit->first, unit->pages);
-    }
-    if (result == CUDA_SUCCESS) {
-        ov_ring_remove(engine, index);
-        unit->tier = OV_TIER_HOST;
-        result = ov_back_host(&engine->arena, unit->first, unit->pages);
-    }
+    CUresult result = take_out(engine, unit);
     if (result != CUDA_SUCCESS) {
         ov_log_once(OV_LOG_ERROR, "a unit could not be taken out of the ring (error %d)", (int)result);
         return result;
@@ -493,9 +618,12 @@ CUresult ov_unit_restore(struct ov_engine *engine, uint32_t index)
     return unit->tier == OV_TIER_HOST ? alias(engine, index) : CUDA_SUCCESS;
 }
 
-void ov_revoke_all(struct ov_engine *engine, unsigned mark)
+CUresult ov_revoke_all(struct ov_engine *engine, unsigned mark)
 {
+    CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
-        (void)ov_unit_revoke(engine, i, mark);
+        CUresult revoked = ov_unit_revoke(engine, i, mark);
+        result = result != CUDA_SUCCESS ? result : revoked;
     }
+    return result;
 }

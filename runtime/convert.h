@@ -32,7 +32,7 @@ void ov_demote_some(struct ov_engine *engine, uint32_t pages);
 /* A unit leaves the ring: its pages become its host master, writable. mark 0: on trial, ov_unit_restore may follow. */
 CUresult ov_unit_revoke(struct ov_engine *engine, uint32_t unit, unsigned mark);
 CUresult ov_unit_restore(struct ov_engine *engine, uint32_t unit);
-/* All units leave the ring. */
-void ov_revoke_all(struct ov_engine *engine, unsigned mark);
+/* All units leave the ring. Not CUDA_SUCCESS: some could not. */
+CUresult ov_revoke_all(struct ov_engine *engine, unsigned mark);
 
 #endif

@@ -102,11 +102,13 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
     engine->ledger.budget_bytes = budget_of(engine, device);
     engine->ledger.set_aside_bytes[OV_FOR_SCRATCH] = OV_PAGE_BYTES;
     engine->ledger.set_aside_bytes[OV_FOR_SMALL] = engine->ledger.budget_bytes >= 4 * OV_PAGE_BYTES ? OV_PAGE_BYTES : 0;
-    engine->ledger.host_limit_bytes = ov_amount_resolve(&ov_opt.host_limit, 0, ov_host_limit());
+    engine->ledger.host_limit_bytes =
+        ov_amount_resolve(&ov_opt.host_limit, 0, ov_host_left(ov_opt.host_reserve_bytes, NULL));
     if (ov_arena_open(&engine->arena, device, engine->slice, &engine->ledger) != CUDA_SUCCESS ||
         !ov_learn_open(engine)) {
         return refuse(device, "its memory cannot be mapped page by page");
     }
+    ov_masters_open(engine);
     if (!engine->arena.host_capable) {
         ov_log(OV_LOG_WARN,
                "device %d: the driver cannot map host memory into the device's address range: what does not "
@@ -203,21 +205,27 @@ void ov_state_settle(void)
     (void)atomic_compare_exchange_strong(&ov_state, &expected, needed ? OV_ARMED : OV_IDLE);
 }
 
-void ov_bar_streaming(const char *why)
+CUresult ov_bar_streaming(const char *why)
 {
+    CUresult result = CUDA_SUCCESS;
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
-        if (engine == NULL || engine->streaming_barred) {
+        if (engine == NULL || (engine->streaming_barred && engine->ring.streamed_count == 0)) {
             continue;
         }
         struct ov_exclusive section;
         (void)ov_exclusive_begin(engine, &section);
+        bool first = !engine->streaming_barred;
         engine->streaming_barred = true;
-        ov_revoke_all(engine, 0);
+        CUresult revoked = ov_revoke_all(engine, 0);
+        result = result != CUDA_SUCCESS ? result : revoked;
         engine->replan_soon = true;
         ov_exclusive_end(engine, &section);
-        ov_log(OV_LOG_WARN, "device %d: nothing is streamed any more: %s", engine->device, why);
+        if (first) {
+            ov_log(OV_LOG_WARN, "device %d: nothing is streamed any more: %s", engine->device, why);
+        }
     }
+    return result;
 }
 
 bool ov_context_enter(struct ov_engine *engine)
@@ -308,6 +316,9 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     if (engine->allocs.doomed > 0 && section->idle) {
         ov_allocs_reap(engine);
     }
+    if (engine->masters.pins.dropped > 0 && section->idle) {
+        ov_masters_reap(engine);
+    }
     return section->result;
 }
 
@@ -356,6 +367,7 @@ void ov_engine_close(struct ov_engine *engine)
     ov_reach_close(engine);
     ov_inspect_close(engine);
     ov_allocs_drop(engine);
+    (void)ov_masters_close(engine);
     ov_learn_close(engine);
     atomic_store(&engine->planned, false);
     engine->armed = false;

@@ -30,6 +30,7 @@
 #include "inspect.h"
 #include "learn.h"
 #include "ledger.h"
+#include "masters.h"
 #include "options.h"
 #include "pool.h"
 #include "reach.h"
@@ -55,7 +56,8 @@ struct ov_engine {
     struct ov_pools pools;
     struct ov_learn learn;
     struct ov_inspect inspect;
-    struct ov_ring ring; /* units and their places */
+    struct ov_ring ring;       /* units and their places */
+    struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
@@ -112,8 +114,9 @@ void ov_state_settle(void);
 void ov_engine_arm(struct ov_engine *engine, const char *why);
 /* Starts (again) to log touches. */
 void ov_engine_learn(struct ov_engine *engine);
-/* From now on nothing is streamed on any device: `why` is logged once. Call outside of locks. */
-void ov_bar_streaming(const char *why);
+/* From now on nothing is streamed on any device: `why` is logged once. Call outside of locks. Not CUDA_SUCCESS: a unit
+ * could not be taken out of the ring, and what may reach any unit must not run. */
+CUresult ov_bar_streaming(const char *why);
 
 /* Makes the engine's context current if it is not; returns whether ov_context_leave has to undo that. */
 bool ov_context_enter(struct ov_engine *engine);

@@ -72,9 +72,9 @@ static CUresult pin(uint64_t from, uint64_t to)
     return result;
 }
 
-void ov_graph_opaque(const char *what)
+CUresult ov_graph_opaque(const char *what)
 {
-    ov_bar_streaming(what);
+    return ov_bar_streaming(what);
 }
 
 static CUresult first_error(CUresult a, CUresult b)
@@ -88,7 +88,7 @@ static CUresult pin_launch(struct ov_launch *launch)
     CUresult result = CUDA_SUCCESS;
     ov_scan(ov_kernel_of(launch->function), launch, &touches);
     if (touches.incomplete) {
-        ov_bar_streaming("a graph holds a kernel whose parameters cannot be seen");
+        result = ov_bar_streaming("a graph holds a kernel whose parameters cannot be seen");
     }
     for (unsigned i = 0; i < touches.count; i++) {
         result = first_error(result, pin(touches.item[i].address, touches.item[i].address + 1));
@@ -123,8 +123,7 @@ static CUresult pin_kernel_node(CUgraphNode node)
     memset(&params, 0, sizeof params);
     if (ov_cu->cuGraphKernelNodeGetParams_v2 == NULL ||
         ov_cu->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) {
-        ov_graph_opaque("a graph's kernel node does not tell its parameters");
-        return CUDA_SUCCESS;
+        return ov_graph_opaque("a graph's kernel node does not tell its parameters");
     }
     return ov_graph_node_params(&params);
 }
@@ -149,8 +148,7 @@ static CUresult pin_copy_node(CUgraphNode node)
 {
     CUDA_MEMCPY3D c;
     if (ov_cu->cuGraphMemcpyNodeGetParams(node, &c) != CUDA_SUCCESS) {
-        ov_graph_opaque("a graph's copy node does not tell its parameters");
-        return CUDA_SUCCESS;
+        return ov_graph_opaque("a graph's copy node does not tell its parameters");
     }
     struct ov_span dst =
         block(c.dstMemoryType, c.dstDevice, c.dstHost, c.dstPitch, &c, c.dstHeight, c.dstXInBytes, c.dstY, c.dstZ);
@@ -163,8 +161,7 @@ static CUresult pin_fill_node(CUgraphNode node)
 {
     CUDA_MEMSET_NODE_PARAMS params;
     if (ov_cu->cuGraphMemsetNodeGetParams(node, &params) != CUDA_SUCCESS) {
-        ov_graph_opaque("a graph's fill node does not tell its parameters");
-        return CUDA_SUCCESS;
+        return ov_graph_opaque("a graph's fill node does not tell its parameters");
     }
     struct ov_span span = {params.dst, params.width * params.elementSize, params.height, params.pitch};
     return pin_span(&span);
@@ -176,8 +173,7 @@ static CUresult pin_node(CUgraphNode node, int depth)
 {
     CUgraphNodeType type;
     if (ov_cu->cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
-        ov_graph_opaque("a graph's node does not tell its kind");
-        return CUDA_SUCCESS;
+        return ov_graph_opaque("a graph's node does not tell its kind");
     }
     switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -191,8 +187,7 @@ static CUresult pin_node(CUgraphNode node, int depth)
         if (ov_cu->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS && depth < CHILD_DEPTH) {
             return walk(child, depth + 1);
         }
-        ov_graph_opaque("a graph inside a graph cannot be seen");
-        return CUDA_SUCCESS;
+        return ov_graph_opaque("a graph inside a graph cannot be seen");
     }
     case CU_GRAPH_NODE_TYPE_HOST:
     case CU_GRAPH_NODE_TYPE_EMPTY:
@@ -204,8 +199,7 @@ static CUresult pin_node(CUgraphNode node, int depth)
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         return CUDA_SUCCESS;
     default:
-        ov_graph_opaque("a graph holds a node of a kind that cannot be looked into");
-        return CUDA_SUCCESS;
+        return ov_graph_opaque("a graph holds a node of a kind that cannot be looked into");
     }
 }
 
@@ -218,7 +212,7 @@ static CUresult walk(CUgraph graph, int depth)
     }
     CUgraphNode *node = calloc(count, sizeof(CUgraphNode));
     if (node == NULL || ov_cu->cuGraphGetNodes(graph, node, &count) != CUDA_SUCCESS) {
-        ov_graph_opaque("a graph does not tell its nodes");
+        result = ov_graph_opaque("a graph does not tell its nodes");
     } else {
         for (size_t i = 0; i < count; i++) {
             result = first_error(result, pin_node(node[i], depth));

@@ -17,10 +17,7 @@
 #include <stdint.h>
 
 #include "driver.h"
-
-struct ov_hash {
-    uint64_t low, high;
-};
+#include "hash.h"
 
 struct ov_page_digest {
     struct ov_hash hash;

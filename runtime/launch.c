@@ -22,6 +22,9 @@
  * is only reached when the driver refuses everything. */
 #define ROUNDS 64
 
+/* Rounds in which a unit could not be taken out, after which the driver's error is the launch's. */
+#define FAILURES 3u
+
 /* Launches without a quiet point after which one is made. */
 #define OVERDUE_LAUNCHES 4096u
 
@@ -179,16 +182,19 @@ static bool wants_watch(const struct ov_engine *engine, const struct ov_launch *
            atomic_load_explicit(&launch->kernel->watched, memory_order_relaxed) < OV_WATCH_LAUNCHES;
 }
 
-/* Takes out and tries what judge() said; looks at it again first, since others may have been faster. */
-static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches,
-                       bool foreign)
+/* Takes out and tries what judge() said; looks at it again first, since others may have been faster. Not CUDA_SUCCESS:
+ * a unit could not be taken out. */
+static CUresult leave_path(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches,
+                           bool foreign)
 {
     struct ov_exclusive section;
     struct verdict verdict;
     (void)ov_exclusive_begin(engine, &section);
+    CUresult result = CUDA_SUCCESS;
     judge(engine, launch, touches, foreign, &verdict);
     for (unsigned i = 0; i < verdict.take_outs; i++) {
-        (void)ov_unit_revoke(engine, verdict.take_out[i], verdict.mark[i]);
+        CUresult revoked = ov_unit_revoke(engine, verdict.take_out[i], verdict.mark[i]);
+        result = result != CUDA_SUCCESS ? result : revoked;
     }
     bool outputs = verdict.unknown || wants_watch(engine, launch);
     if ((verdict.trials > 0 || outputs) && section.idle && launch->watch == NULL) {
@@ -198,15 +204,18 @@ static void leave_path(struct ov_engine *engine, struct ov_launch *launch, const
         }
     } else {
         for (unsigned i = 0; i < verdict.trials; i++) {
-            (void)ov_unit_revoke(engine, verdict.on_trial[i], OV_MARK_WRITTEN);
+            CUresult revoked = ov_unit_revoke(engine, verdict.on_trial[i], OV_MARK_WRITTEN);
+            result = result != CUDA_SUCCESS ? result : revoked;
         }
     }
     ov_exclusive_end(engine, &section);
+    return result;
 }
 
 /* The other devices' units that this launch names are not streamed any more. */
-static void serve_other_engines(const struct ov_engine *engine, const struct ov_touches *touches)
+static CUresult serve_other_engines(const struct ov_engine *engine, const struct ov_touches *touches)
 {
+    CUresult result = CUDA_SUCCESS;
     for (unsigned i = 0; i < touches->count; i++) {
         struct ov_engine *other = ov_engine_of(touches->item[i].address);
         if (other == NULL || other == engine) {
@@ -218,11 +227,13 @@ static void serve_other_engines(const struct ov_engine *engine, const struct ov_
             (void)ov_exclusive_begin(other, &section);
             unit = ov_unit_at(&other->arena, &other->ring, touches->item[i].address);
             if (ov_is_unit(unit)) {
-                (void)ov_unit_revoke(other, unit - 1, OV_MARK_FOREIGN);
+                CUresult revoked = ov_unit_revoke(other, unit - 1, OV_MARK_FOREIGN);
+                result = result != CUDA_SUCCESS ? result : revoked;
             }
             ov_exclusive_end(other, &section);
         }
     }
+    return result;
 }
 
 static bool is_foreign(struct ov_engine *engine)
@@ -242,9 +253,14 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
 {
     bool capturing = ov_capturing(launch->stream);
     bool logged = false;
+    CUresult failed = CUDA_SUCCESS;
+    unsigned failures = 0;
     launch->engine = engine;
-    serve_other_engines(engine, touches);
-    for (int round = 0; round < ROUNDS; round++) {
+    CUresult elsewhere = serve_other_engines(engine, touches);
+    if (elsewhere != CUDA_SUCCESS) {
+        return elsewhere;
+    }
+    for (int round = 0; round < ROUNDS && failures < FAILURES; round++) {
         struct verdict verdict;
         bool foreign = is_foreign(engine);
         pthread_mutex_lock(&engine->lock);
@@ -260,7 +276,9 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         }
         if (verdict.take_outs > 0 || verdict.trials > 0 || wants_watch(engine, launch)) {
             pthread_mutex_unlock(&engine->lock);
-            leave_path(engine, launch, touches, foreign);
+            CUresult left = leave_path(engine, launch, touches, foreign);
+            failed = left != CUDA_SUCCESS ? left : failed;
+            failures += left != CUDA_SUCCESS;
             continue;
         }
         if (launch->units == 0) {
@@ -273,7 +291,9 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
             struct ov_exclusive section;
             (void)ov_exclusive_begin(engine, &section);
             for (unsigned i = 0; i < launch->units; i++) {
-                (void)ov_unit_revoke(engine, launch->unit[i], OV_MARK_CROWDED);
+                CUresult left = ov_unit_revoke(engine, launch->unit[i], OV_MARK_CROWDED);
+                failed = left != CUDA_SUCCESS ? left : failed;
+                failures += left != CUDA_SUCCESS;
             }
             ov_exclusive_end(engine, &section);
             continue;
@@ -289,7 +309,7 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
     }
     ov_log_once(OV_LOG_ERROR, "a launch was given up: its weights could not be brought to the device");
     launch->units = 0;
-    return CUDA_ERROR_LAUNCH_FAILED;
+    return failed != CUDA_SUCCESS ? failed : CUDA_ERROR_LAUNCH_FAILED;
 }
 
 /* The engine whose units or discovery the launch concerns; the current device's when there are several. */
@@ -312,17 +332,17 @@ static struct ov_engine *concerned(const struct ov_touches *touches)
 }
 
 /* Parameters that cannot be seen may hold any address. */
-static void bar_if_streaming(const struct ov_launch *launch)
+static CUresult bar_if_streaming(const struct ov_launch *launch)
 {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         const struct ov_engine *engine = ov_engine_at(slice);
-        if (engine != NULL && engine->armed && !engine->streaming_barred) {
+        if (engine != NULL && engine->armed && (!engine->streaming_barred || engine->ring.streamed_count > 0)) {
             ov_log_once(OV_LOG_INFO, "kernel %s: its parameters cannot be seen",
                         launch->kernel != NULL ? launch->kernel->name : "?");
-            ov_bar_streaming("a kernel was launched whose parameters cannot be seen");
-            return;
+            return ov_bar_streaming("a kernel was launched whose parameters cannot be seen");
         }
     }
+    return CUDA_SUCCESS;
 }
 
 static void search_word(void *context, uint64_t word, uint32_t slot)
@@ -356,10 +376,10 @@ CUresult ov_launch_begin(struct ov_launch *launch)
     struct ov_touches touches;
     launch->kernel = ov_kernel_of(launch->function);
     ov_scan(launch->kernel, launch, &touches);
-    if (__builtin_expect(touches.incomplete, 0)) {
-        bar_if_streaming(launch);
+    CUresult result = __builtin_expect(touches.incomplete, 0) ? bar_if_streaming(launch) : CUDA_SUCCESS;
+    if (__builtin_expect(touches.exposed, 0) && result == CUDA_SUCCESS) {
+        result = serve_exposed(launch);
     }
-    CUresult result = __builtin_expect(touches.exposed, 0) ? serve_exposed(launch) : CUDA_SUCCESS;
     struct ov_engine *engine = touches.count > 0 ? concerned(&touches) : NULL;
     result = engine == NULL || result != CUDA_SUCCESS ? result : serve(engine, launch, &touches);
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) {

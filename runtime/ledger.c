@@ -70,9 +70,15 @@ void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_b
     ov_ledger_add(ledger, OV_FOR_SMALL, wanted);
 }
 
+size_t ov_ledger_host_left(const struct ov_ledger *ledger)
+{
+    size_t gone = ledger->host_bytes + ledger->host_aside_bytes;
+    return gone < ledger->host_limit_bytes ? ledger->host_limit_bytes - gone : 0;
+}
+
 bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes)
 {
-    if (bytes > ledger->host_limit_bytes || ledger->host_bytes > ledger->host_limit_bytes - bytes) {
+    if (bytes > ov_ledger_host_left(ledger)) {
         return false;
     }
     ledger->host_bytes += bytes;

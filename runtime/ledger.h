@@ -24,6 +24,7 @@ struct ov_ledger {
     size_t small_bytes;               /* requested by small allocations; held_bytes[OV_FOR_SMALL] follows from it */
     size_t peak_bytes;                /* largest sum of held_bytes */
     size_t host_limit_bytes, host_bytes, host_peak_bytes;
+    size_t host_aside_bytes; /* of the limit, kept for turning pinned masters into mapped ones (masters.h) */
     size_t program_bytes; /* what the program has allocated, wherever it is */
 };
 
@@ -38,7 +39,10 @@ void ov_ledger_add(struct ov_ledger *ledger, enum ov_purpose purpose, size_t byt
 /* Small allocations: whether `bytes` more fit; and counting them. */
 bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes);
 void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes);
+/* Takes host bytes if they fit the limit, less what is set aside. */
 bool ov_ledger_take_host(struct ov_ledger *ledger, size_t bytes);
 void ov_ledger_give_host(struct ov_ledger *ledger, size_t bytes);
+/* Host bytes that could be taken now. */
+size_t ov_ledger_host_left(const struct ov_ledger *ledger);
 
 #endif

@@ -19,36 +19,66 @@ CUresult ov_ring_open(struct ov_engine *engine)
     return ov_cu->cuStreamCreateWithPriority(&engine->ring.side, CU_STREAM_NON_BLOCKING, greatest);
 }
 
+/* A window of `pages` onto the handles. */
+static CUresult open_window(const struct ov_arena *arena, const CUmemGenericAllocationHandle *handle, uint32_t pages,
+                            CUdeviceptr *window)
+{
+    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
+    CUresult result = ov_cu->cuMemAddressReserve(window, bytes, OV_PAGE_BYTES, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = ov_map_handles(arena, *window, pages, handle);
+    if (result != CUDA_SUCCESS) {
+        (void)ov_cu->cuMemAddressFree(*window, bytes);
+    }
+    return result;
+}
+
+static void close_window(struct ov_ring *ring)
+{
+    if (ring->pages > 0) {
+        (void)ov_cu->cuMemUnmap(ring->window, (size_t)ring->pages << OV_PAGE_SHIFT);
+        (void)ov_cu->cuMemAddressFree(ring->window, (size_t)ring->pages << OV_PAGE_SHIFT);
+    }
+}
+
 CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages)
 {
     struct ov_ring *ring = &engine->ring;
+    uint32_t kept = pages < ring->pages ? pages : ring->pages;
     if (pages == ring->pages) {
         return CUDA_SUCCESS;
     }
-    if (ring->pages > 0) {
-        ov_disown_device(&engine->arena, OV_FOR_RING, ring->pages, ring->handle, ring->window);
-        free(ring->handle);
-        free(ring->owner);
-        ring->handle = NULL;
-        ring->owner = NULL;
-        ring->pages = 0;
-    }
-    if (pages == 0) {
-        return CUDA_SUCCESS;
-    }
-    ring->handle = calloc(pages, sizeof *ring->handle);
-    ring->owner = calloc(pages, sizeof *ring->owner);
-    CUresult result = ring->handle != NULL && ring->owner != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    CUmemGenericAllocationHandle *handle = calloc((size_t)pages + 1, sizeof *handle);
+    uint32_t *owner = calloc((size_t)pages + 1, sizeof *owner);
+    CUdeviceptr window = 0;
+    CUresult result = handle != NULL && owner != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        result = ov_own_device(&engine->arena, OV_FOR_RING, pages, ring->handle, &ring->window);
+        if (kept > 0) {
+            memcpy(handle, ring->handle, kept * sizeof *handle);
+            memcpy(owner, ring->owner, kept * sizeof *owner);
+        }
+        result = ov_make_handles(&engine->arena, OV_FOR_RING, pages - kept, handle + kept);
+    }
+    if (result == CUDA_SUCCESS && pages > 0) {
+        result = open_window(&engine->arena, handle, pages, &window);
+        if (result != CUDA_SUCCESS) {
+            ov_release_handles(&engine->arena, OV_FOR_RING, pages - kept, handle + kept);
+        }
     }
     if (result != CUDA_SUCCESS) {
-        free(ring->handle);
-        free(ring->owner);
-        ring->handle = NULL;
-        ring->owner = NULL;
+        free(handle);
+        free(owner);
         return result;
     }
+    close_window(ring);
+    ov_release_handles(&engine->arena, OV_FOR_RING, ring->pages - kept, ring->handle + kept);
+    free(ring->handle);
+    free(ring->owner);
+    ring->handle = handle;
+    ring->owner = owner;
+    ring->window = window;
     ring->pages = pages;
     return CUDA_SUCCESS;
 }
@@ -242,8 +272,9 @@ static CUresult load(struct ov_engine *engine, uint32_t index)
     bool metered = meter_begin(ring, unit->bytes);
     result = take_event(&ring->plain, &unit->ready);
     if (result == CUDA_SUCCESS) {
-        result = ov_cu->cuMemcpyAsync(ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT),
-                                      ov_mirror_address(&engine->arena, unit->first), unit->bytes, ring->side);
+        CUdeviceptr to = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
+        result = unit->source != 0 ? ov_cu->cuMemcpyAsync(to, unit->source, unit->bytes, ring->side)
+                                   : ov_master_fetch(engine, to, unit->first, unit->pages, ring->side);
     }
     if (metered) {
         meter_end(ring);
@@ -406,7 +437,8 @@ CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
 {
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
-    if (unit->tier != OV_TIER_STREAMED || unit->on_trial || held_by_others(ring, unit, index)) {
+    if (unit->tier != OV_TIER_STREAMED || unit->on_trial || held_by_others(ring, unit, index) ||
+        !ov_master_is_private(&engine->arena, unit->first, unit->pages)) {
         return CUDA_ERROR_NOT_READY;
     }
     CUresult result = ov_finish(engine, ring->side, unit->loaded ? CUDA_SUCCESS : load(engine, index));
@@ -443,9 +475,8 @@ CUresult ov_ring_take_back(struct ov_engine *engine, uint32_t index)
 CUresult ov_ring_write_back(struct ov_engine *engine, const struct ov_unit *unit)
 {
     struct ov_ring *ring = &engine->ring;
-    CUresult result =
-        ov_cu->cuMemcpyAsync(ov_mirror_address(&engine->arena, unit->first),
-                             ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT), unit->bytes, ring->side);
+    CUdeviceptr from = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
+    CUresult result = ov_master_store(engine, unit->first, unit->pages, from, ring->side);
     return ov_finish(engine, ring->side, result);
 }
 
@@ -514,6 +545,13 @@ static void set_edges(struct ov_ring *ring, const struct ov_unit *unit, uint32_t
     }
 }
 
+void ov_ring_find_master(struct ov_engine *engine, uint32_t index)
+{
+    struct ov_unit *unit = &engine->ring.unit[index];
+    struct ov_piece piece = ov_master_piece(&engine->arena, unit->first, unit->pages);
+    unit->source = piece.pages == unit->pages && !piece.pageable ? piece.address : 0;
+}
+
 void ov_ring_add(struct ov_engine *engine, uint32_t index)
 {
     struct ov_ring *ring = &engine->ring;
@@ -524,6 +562,7 @@ void ov_ring_add(struct ov_engine *engine, uint32_t index)
     set_edges(ring, unit, index + 1);
     int idle = OV_IDLE; /* from now on every launch has to be looked at; none is under way, the gate is closed */
     (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
+    ov_ring_find_master(engine, index);
     unit->tier = OV_TIER_STREAMED;
     unit->loaded = false;
     ring->streamed_count++;
@@ -553,6 +592,8 @@ void ov_ring_close(struct ov_engine *engine)
     struct ov_ring *ring = &engine->ring;
     (void)ov_ring_resize(engine, 0);
     ov_trace_destroy(&ring->trace);
+    free(ring->handle);
+    free(ring->owner);
     free(ring->unit);
     free(ring->edge);
     free(ring->plain.item);

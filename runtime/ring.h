@@ -49,7 +49,8 @@ struct ov_unit {
     size_t bytes;
     uint64_t begin, end; /* addresses that touch it */
     uint32_t ring_page;
-    uint8_t tier; /* enum ov_tier as it stands, not as planned */
+    CUdeviceptr source; /* of its master, when one copy can take all of it; else 0 */
+    uint8_t tier;       /* enum ov_tier as it stands, not as planned */
     bool loaded;
     bool on_trial; /* a launch that may write it has it: mapped writable, held until that is judged (watch.h) */
     bool timed;    /* asked and got were recorded for this load */
@@ -104,8 +105,8 @@ struct ov_ring {
     uint32_t edge_count;
     uint32_t pages;
     CUmemGenericAllocationHandle *handle;
-    CUdeviceptr window;
-    uint32_t *owner; /* per ring page: 1 + unit */
+    CUdeviceptr window; /* a reservation of its own, as long as the ring */
+    uint32_t *owner;    /* per ring page: 1 + unit */
     CUstream side;
     struct ov_trace trace;
     uint32_t newest;           /* 1 + unit touched last */
@@ -147,8 +148,11 @@ static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_
 
 /* Makes the side stream. */
 CUresult ov_ring_open(struct ov_engine *engine);
-/* Takes `pages` of device memory for the ring (0: gives it back). No unit may be in the ring. */
+/* Makes the ring `pages` long. Pages that it had and keeps stay what they are, so units in them may stay; units in
+ * others may not be there. Nothing on the device may use the window. On failure the ring is as it was. */
 CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages);
+/* Looks where the unit's master stands; after it was made or moved. */
+void ov_ring_find_master(struct ov_engine *engine, uint32_t unit);
 /* Fills the event pools for the units that there are. */
 CUresult ov_ring_provide(struct ov_engine *engine);
 /* Takes the unit's events back into the pools. */

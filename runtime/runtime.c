@@ -159,9 +159,10 @@ void ov_runtime_exit(void)
     }
     ov_ipc_exit();
     for (int slice = 0; slice < OV_DEVICES; slice++) {
-        const struct ov_engine *engine = ov_engine_at(slice);
+        struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {
             ov_summary_print(engine);
+            ov_share_leave(&engine->masters.share); /* files only */
         }
     }
 }

@@ -209,6 +209,8 @@ void ov_graph_taken_in(CUgraphExec exec, CUgraph graph, bool whole);
 void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy);
 void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
 void ov_graph_destroying(CUgraphExec exec);
-void ov_graph_opaque(const char *what); /* a graph form we cannot look into: nothing is streamed any more */
+/* A graph form we cannot look into: nothing is streamed any more. Not CUDA_SUCCESS: something still is, and the wrapper
+ * returns it. */
+CUresult ov_graph_opaque(const char *what);
 
 #endif

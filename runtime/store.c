@@ -38,9 +38,7 @@ static uint32_t make_chunk(struct ov_arena *arena, uint32_t pages, struct ov_sto
 CUresult ov_store_make(struct ov_arena *arena, uint32_t pages, bool host, struct ov_store *store)
 {
     const struct ov_ledger *ledger = arena->ledger;
-    size_t host_left = host && ledger->host_bytes < ledger->host_limit_bytes
-                           ? (ledger->host_limit_bytes - ledger->host_bytes) >> OV_PAGE_SHIFT
-                           : 0;
+    size_t host_left = host ? ov_ledger_host_left(ledger) >> OV_PAGE_SHIFT : 0;
     /* What can only fail late, after much work, fails at once. */
     if (pages > (ov_ledger_left(ledger) >> OV_PAGE_SHIFT) + host_left || !open_store(store, pages)) {
         return CUDA_ERROR_OUT_OF_MEMORY;

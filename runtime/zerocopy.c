@@ -210,8 +210,7 @@ CUresult ov_zerocopy_exposed(uint64_t address)
         return CUDA_SUCCESS;
     }
     if (of.host == NULL) {
-        ov_bar_streaming("a kernel takes managed memory, which the CPU may not look at meanwhile");
-        return CUDA_SUCCESS;
+        return ov_bar_streaming("a kernel takes managed memory, which the CPU may not look at meanwhile");
     }
     const char *host;
     size_t bytes;
@@ -222,8 +221,8 @@ CUresult ov_zerocopy_exposed(uint64_t address)
         bytes = of.bytes - (-of.address & 7);
     }
     if (table && of.bytes > OV_ZEROCOPY_TABLE) {
-        ov_bar_streaming("a kernel takes host memory that holds addresses and is too large to be searched each time");
-        return CUDA_SUCCESS;
+        return ov_bar_streaming(
+            "a kernel takes host memory that holds addresses and is too large to be searched each time");
     }
     CUresult result = ov_search(host, bytes, &table);
     if (table && !of.table && of.bytes > OV_ZEROCOPY_WINDOW) {

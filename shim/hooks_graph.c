@@ -192,7 +192,7 @@ CUresult ov_body_cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CU
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
         return SET_ANY; /* no device memory */
     default:
-        ov_graph_opaque("cuGraphExecNodeSetParams of a memory, batch or conditional node");
-        return SET_ANY;
+        result = ov_graph_opaque("cuGraphExecNodeSetParams of a memory, batch or conditional node");
+        return result != CUDA_SUCCESS ? result : SET_ANY;
     }
 }

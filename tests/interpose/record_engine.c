@@ -475,7 +475,8 @@ CUresult ov_graph_copy_params(const struct ov_copy *copy)
     return CUDA_SUCCESS;
 }
 
-void ov_graph_opaque(const char *what)
+CUresult ov_graph_opaque(const char *what)
 {
     record("graph_opaque %s", what);
+    return CUDA_SUCCESS;
 }

@@ -2,6 +2,7 @@
  * asked for. */
 #include "sim.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,7 @@ static const struct knob {
 struct failure {
     char *function;
     uint64_t call; /* 0 = every call */
+    bool onwards;  /* and every later one */
     CUresult error;
 };
 
@@ -84,7 +86,7 @@ static void parse(const struct knob *knob, const char *text)
     }
 }
 
-/* function:n:error,function:*:error */
+/* function:n:error,function:n+:error,function:*:error */
 static void parse_failures(const char *text)
 {
     char *copy = strdup(text), *save = NULL;
@@ -101,6 +103,7 @@ static void parse_failures(const char *text)
         failures = grown;
         failures[failure_count].function = strdup(name);
         failures[failure_count].call = strcmp(call, "*") == 0 ? 0 : strtoull(call, NULL, 10);
+        failures[failure_count].onwards = call[strlen(call) - 1] == '+';
         failures[failure_count].error = (CUresult)error;
         failure_count++;
     }
@@ -174,7 +177,9 @@ int sim_knob_missing(const char *symbol)
 CUresult sim_knob_failure(const char *function, uint64_t call)
 {
     for (size_t i = 0; i < failure_count; i++) {
-        if ((failures[i].call == 0 || failures[i].call == call) && strcmp(failures[i].function, function) == 0) {
+        bool meant = failures[i].call == 0 || failures[i].call == call ||
+                     (failures[i].onwards && call > failures[i].call);
+        if (meant && strcmp(failures[i].function, function) == 0) {
             return failures[i].error;
         }
     }

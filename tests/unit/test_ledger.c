@@ -57,6 +57,23 @@ START_TEST(foreign_memory_may_exceed_the_budget_and_nothing_wraps)
 }
 END_TEST
 
+START_TEST(host_memory_that_is_set_aside_is_left_alone)
+{
+    struct ov_ledger ledger = ledger_of(10 * MIB);
+
+    ledger.host_aside_bytes = 4 * MIB;
+    ck_assert_uint_eq(ov_ledger_host_left(&ledger), 6 * MIB);
+    ck_assert(!ov_ledger_take_host(&ledger, 6 * MIB + 1));
+    ck_assert(ov_ledger_take_host(&ledger, 6 * MIB));
+    ck_assert(!ov_ledger_take_host(&ledger, 1));
+    ledger.host_aside_bytes = 0;
+    ck_assert(ov_ledger_take_host(&ledger, 4 * MIB));
+    ledger.host_aside_bytes = 4 * MIB;
+    ck_assert_uint_eq(ov_ledger_host_left(&ledger), 0);
+    ck_assert_uint_eq(ledger.host_peak_bytes, 10 * MIB);
+}
+END_TEST
+
 /* Whatever is allocated and freed, what is counted covers it, and an empty ledger holds nothing. */
 START_TEST(small_allocations_are_covered)
 {
@@ -109,6 +126,7 @@ Suite *ledger_suite(void)
     tcase_add_test(tcase, foreign_memory_may_exceed_the_budget_and_nothing_wraps);
     tcase_add_test(tcase, small_allocations_are_covered);
     tcase_add_test(tcase, host_memory_has_a_limit_of_its_own);
+    tcase_add_test(tcase, host_memory_that_is_set_aside_is_left_alone);
     suite_add_tcase(suite, tcase);
     return suite;
 }
