@@ -519,6 +519,9 @@ CUresult ov_unback(struct ov_arena *arena, uint32_t first, uint32_t pages)
             p++;
         }
         CUresult result = ov_cu->cuMemUnmap(ov_page_address(arena, begin), (size_t)(p - begin) << OV_PAGE_SHIFT);
+        if (result != CUDA_SUCCESS) { /* tried twice: much depends on it */
+            result = ov_cu->cuMemUnmap(ov_page_address(arena, begin), (size_t)(p - begin) << OV_PAGE_SHIFT);
+        }
         if (result != CUDA_SUCCESS) {
             if (result != CUDA_ERROR_DEINITIALIZED) {
                 ov_log_once(OV_LOG_ERROR,

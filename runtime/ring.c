@@ -371,6 +371,16 @@ static bool held_by_others(const struct ov_ring *ring, const struct ov_unit *uni
     return false;
 }
 
+static bool stuck_in_place(const struct ov_ring *ring, const struct ov_unit *unit)
+{
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
+        if (ring->owner[p] != 0 && ring->unit[ring->owner[p] - 1].stuck) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool overlap(const struct ov_unit *a, const struct ov_unit *b)
 {
     return a->ring_page < b->ring_page + b->pages && b->ring_page < a->ring_page + a->pages;
@@ -406,6 +416,9 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
     }
     for (unsigned i = 0; i < launch->units; i++) { /* then they hold none of each other's places */
         const struct ov_unit *unit = &ring->unit[launch->unit[i]];
+        if (unit->stuck || (!unit->loaded && stuck_in_place(ring, unit))) {
+            return OV_REFUSED;
+        }
         if (!unit->loaded && held_by_others(ring, unit, launch->unit[i])) {
             return OV_BUSY;
         }
@@ -456,7 +469,7 @@ CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
 static void end_trial(struct ov_unit *unit)
 {
     if (unit->on_trial) {
-        unit->on_trial = false;
+        unit->on_trial = unit->stuck = false;
         atomic_fetch_sub_explicit(&unit->holds, 1, memory_order_release);
     }
 }

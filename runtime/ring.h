@@ -53,6 +53,7 @@ struct ov_unit {
     uint8_t tier;       /* enum ov_tier as it stands, not as planned */
     bool loaded;
     bool on_trial; /* a launch that may write it has it: mapped writable, held until that is judged (watch.h) */
+    bool stuck;    /* ... and cannot be given back, because the driver refuses: whoever needs its place gets an error */
     bool timed;    /* asked and got were recorded for this load */
     _Atomic uint32_t holds;
     uint32_t pending;   /* touches in the window, and being the newest touched */

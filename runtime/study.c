@@ -287,7 +287,9 @@ static bool form_runs(struct study *study)
             return false;
         }
     }
-    qsort(study->runs.item, study->runs.count, sizeof *study->runs.item, compare_runs);
+    if (study->runs.count > 1) {
+        qsort(study->runs.item, study->runs.count, sizeof *study->runs.item, compare_runs);
+    }
     return true;
 }
 

@@ -174,6 +174,19 @@ bool ov_watch_reads_only(const struct ov_kernel *kernel, uint32_t slot)
     return state == OV_SLOT_READER || (state == OV_SLOT_UNKNOWN && kernel->has_output && kernel->watched >= wanted);
 }
 
+/* The unit goes to its master, whatever it takes. If it cannot leave the ring, it stays there as any other unit, with
+ * what was written in its master. */
+static void end_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark mark)
+{
+    struct ov_unit *unit = &engine->ring.unit[index];
+    if (ov_unit_revoke(engine, index, 0) != CUDA_SUCCESS && unit->on_trial) {
+        unit->stuck = ov_ring_settle(engine, unit) != CUDA_SUCCESS ||
+                      ov_ring_write_back(engine, unit) != CUDA_SUCCESS ||
+                      ov_ring_take_back(engine, index) != CUDA_SUCCESS;
+    }
+    leave_in_host(engine, index, mark);
+}
+
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch *launch,
                                 const struct ov_touches *touches, const uint32_t *unit, unsigned units, bool outputs)
 {
@@ -202,8 +215,7 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch
     }
     if (result != CUDA_SUCCESS) {
         for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
-            (void)ov_unit_revoke(engine, watch->unit[i], 0);
-            leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
+            end_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
         }
         free(watch);
         return NULL;
@@ -269,8 +281,7 @@ static bool judge_unit(struct ov_engine *engine, struct ov_kernel *kernel, const
         (unit->on_trial ? ov_ring_take_back(engine, index) : ov_unit_restore(engine, index)) == CUDA_SUCCESS) {
         return true;
     }
-    (void)ov_unit_revoke(engine, index, 0);
-    leave_in_host(engine, index, same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
+    end_in_host(engine, index, same ? OV_MARK_HIDDEN : OV_MARK_WRITTEN);
     return same;
 }
 
@@ -335,8 +346,7 @@ static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const stru
 static void give_up(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
     for (unsigned i = 0; i < watch->units; i++) {
-        (void)ov_unit_revoke(engine, watch->unit[i], 0); /* waits for the launch, if it is in the ring */
-        leave_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
+        end_in_host(engine, watch->unit[i], OV_MARK_WRITTEN); /* waits for the launch, if it is in the ring */
     }
     if (kernel != NULL && watch->outputs) {
         atomic_fetch_sub(&kernel->watched, 1);
