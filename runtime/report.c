@@ -32,7 +32,7 @@ size_t ov_report_total(const struct ov_options *options, size_t total_bytes)
 static size_t capacity(const struct ov_ledger *ledger, bool host_backed)
 {
     size_t device = ov_ledger_left(ledger) / BLOCK_BYTES;
-    size_t host = host_backed ? less(ledger->host_limit_bytes, ledger->host_bytes) / BLOCK_BYTES : 0;
+    size_t host = host_backed ? ov_ledger_host_left(ledger) / BLOCK_BYTES : 0;
     return device + host < SIZE_MAX / BLOCK_BYTES ? (device + host) * BLOCK_BYTES : SIZE_MAX;
 }
 
