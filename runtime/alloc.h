@@ -37,8 +37,8 @@ struct ov_alloc {
     CUmemoryPool pool; /* that it was taken from, NULL: none */
     bool offered;      /* to other processes, by: */
     struct ov_ticket ticket;
-    uint32_t held;     /* pages that something stands behind */
-    uint64_t *edge;    /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
+    uint32_t held;  /* pages that something stands behind */
+    uint64_t *edge; /* offset * 2, + 1 where a copy began, + 0 where one ended; ascending, each once */
     uint32_t edge_count, edge_room;
     uint32_t next_free;
 };

@@ -25,7 +25,7 @@ struct ov_ledger {
     size_t peak_bytes;                /* largest sum of held_bytes */
     size_t host_limit_bytes, host_bytes, host_peak_bytes;
     size_t host_aside_bytes; /* of the limit, kept for turning pinned masters into mapped ones (masters.h) */
-    size_t program_bytes; /* what the program has allocated, wherever it is */
+    size_t program_bytes;    /* what the program has allocated, wherever it is */
 };
 
 size_t ov_ledger_held(const struct ov_ledger *ledger);

@@ -51,13 +51,14 @@ static enum work due(const struct ov_engine *engine)
     return engine->learning && affordable && has_unseen(engine) ? LOOK : NOTHING;
 }
 
-static void study(struct ov_engine *engine)
+/* Whether a plan was made. */
+static bool study(struct ov_engine *engine)
 {
     bool studied = ov_learn_study(engine);
     if (!studied && !engine->over_budget && engine->learn.launches > QUIET_LAUNCHES) {
         engine->learning = false; /* no need yet, and no clear picture: not worth the cost */
         atomic_store(&engine->learning_now, false);
-        return;
+        return false;
     }
     if (!studied && engine->over_budget && engine->learn.attempts == PATIENCE_LOOKS) {
         ov_log(OV_LOG_WARN,
@@ -71,6 +72,7 @@ static void study(struct ov_engine *engine)
         atomic_store(&engine->learning_now, engine->learning);
         engine->replan_soon = engine->replan_soon && !planned;
     }
+    return planned;
 }
 
 /* Programs often hold what a pass gave them while the next one makes its own. So while weights give way anyway, room
@@ -130,7 +132,7 @@ static void attend(struct ov_engine *engine)
         replan = false;
     }
     if (work == STUDY) {
-        study(engine);
+        replan = !study(engine) && replan;
     } else if (work == LOOK) {
         (void)ov_learn_hash(engine);
     }

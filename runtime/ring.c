@@ -50,6 +50,11 @@ CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages)
     if (pages == ring->pages) {
         return CUDA_SUCCESS;
     }
+    /* Copies of a plan that was just made may be under way through the window. */
+    CUresult idle = ring->pages > 0 ? ov_finish(engine, ring->side, CUDA_SUCCESS) : CUDA_SUCCESS;
+    if (idle != CUDA_SUCCESS) {
+        return idle;
+    }
     CUmemGenericAllocationHandle *handle = calloc((size_t)pages + 1, sizeof *handle);
     uint32_t *owner = calloc((size_t)pages + 1, sizeof *owner);
     CUdeviceptr window = 0;

@@ -54,8 +54,8 @@
  * When `missing` is not NULL a required function was not found (its name): the engine logs it once and stays inert. */
 void ov_runtime_attach(const struct ov_driver *driver, const char *missing);
 /* `library`, which pages GPU memory itself, is loaded: unless OVERSHOT_STANDDOWN=off, memory that is allocated from now
- * on is the driver's, all questions about memory are answered by the driver, and nothing is streamed any more. starting: no other thread has
- * used the engine yet. */
+ * on is the driver's, all questions about memory are answered by the driver, and nothing is streamed any more.
+ * starting: no other thread has used the engine yet. */
 void ov_stand_down(const char *library, bool starting);
 /* In the child of a fork: pass through for ever. Async-signal-safe. */
 void ov_runtime_forked(void);
@@ -77,7 +77,8 @@ CUresult ov_mem_get_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr 
 CUresult ov_pointer_get_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address);
 CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribute, void **values, CUdeviceptr address);
 
-/* Memory between processes (ipc.h). open and close return true when the handle or address is ours and was dealt with. */
+/* Memory between processes (ipc.h). open and close return true when the handle or address is ours and was dealt with.
+ */
 CUresult ov_ipc_get_mem_handle(CUipcMemHandle *out, CUdeviceptr address);
 bool ov_ipc_open_mem_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsigned flags, CUresult *result);
 bool ov_ipc_close_mem_handle(CUdeviceptr address, CUresult *result);
