@@ -362,7 +362,9 @@ static void mark_cold(struct ov_engine *engine)
 {
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
         uint32_t unit = atomic_load_explicit(&engine->arena.unit[p], memory_order_relaxed);
-        if (engine->arena.page[p].alloc != 0 && engine->arena.page[p].backing == OV_HOST && unit == 0) {
+        const struct ov_alloc *alloc = ov_alloc_of(engine, p);
+        /* What is known to be used and is there for lack of room is no surprise when it is used. */
+        if (alloc != NULL && engine->arena.page[p].backing == OV_HOST && unit == 0 && ov_is_cold(engine, alloc, p)) {
             atomic_store_explicit(&engine->arena.unit[p], OV_UNIT_COLD, memory_order_relaxed);
         }
     }

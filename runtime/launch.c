@@ -119,6 +119,11 @@ static void warm_up(struct ov_engine *engine, uint32_t page)
         return;
     }
     alloc->visits++;
+    for (uint32_t p = page; p < alloc->first + alloc->pages &&
+                            atomic_load_explicit(&engine->arena.unit[p], memory_order_relaxed) == OV_UNIT_COLD;
+         p++) {
+        engine->learn.memo[p].used = true;
+    }
     for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
         uint32_t cold = OV_UNIT_COLD;
         (void)atomic_compare_exchange_strong(&engine->arena.unit[p], &cold, OV_UNIT_NEAR);

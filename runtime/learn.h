@@ -50,6 +50,7 @@ struct ov_memo {
     bool hashed;
     bool copied;  /* a copy or fill has changed it since it was hashed */
     bool written; /* a kernel has, since */
+    bool used;    /* a launch named it when it was taken for unused */
     uint8_t marks;
     uint8_t strikes; /* times it was taken out of the ring */
 };

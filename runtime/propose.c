@@ -8,13 +8,11 @@
 /* The pause between two passes of a program that waits for each (PyTorch on an H200's host: about 1 ms). */
 #define BRIDGE_S 1.2e-3
 
-/* Memory that is no unit: what the program writes, or may write, comes first; what it uploaded and did not use, last.
- */
-static bool is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, uint32_t page)
+bool ov_is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, uint32_t page)
 {
     const struct ov_memo *memo = &engine->learn.memo[page];
     if (alloc->reserved) { /* holds everything, and room for more: only what changes is known to be in use */
-        return memo->hashed && !memo->written;
+        return memo->hashed && !memo->written && !memo->used;
     }
     return alloc->visits == 0 && alloc->edge_count > 0;
 }
@@ -30,7 +28,7 @@ static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, 
         for (uint32_t p = alloc->first; p < alloc->first + alloc->pages; p++) {
             uint8_t backing = engine->arena.page[p].backing;
             if (want[p] == OV_WANT_NOTHING && backing != OV_NONE && backing != OV_FIXED && backing != OV_SHARED &&
-                is_cold(engine, alloc, p) == cold) {
+                ov_is_cold(engine, alloc, p) == cold) {
                 want[p] = taken < room ? OV_WANT_DEVICE : OV_WANT_HOST;
                 taken += taken < room;
             }
