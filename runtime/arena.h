@@ -140,7 +140,7 @@ void ov_whole_chunks(const struct ov_arena *arena, uint32_t *first, uint32_t *pa
 /* Gives another device access to everything mapped and to be mapped. */
 CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer);
 
-/* Handles that the ledger has granted, mapped nowhere yet; for those who map them themselves (store.h). Host ones are
+/* Handles that the ledger has granted, mapped nowhere yet; for those who map them themselves (loose.h). Host ones are
  * of one page. */
 CUresult ov_create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
                           CUmemGenericAllocationHandle *handle);

@@ -8,7 +8,7 @@
  *   alloc.h      what the program asked for; small and foreign allocations too
  *   ipc.h        memory that is handed to other processes
  *   pool.h       what it allocates and frees in stream order
- *   vmm.h        what the program maps itself: reservations, physical handles, mappings; store.h, memory not mapped
+ *   vmm.h        what the program maps itself: reservations, physical handles, mappings; loose.h, memory not mapped
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
  *   image.h      parameter layouts from code images, for drivers that cannot tell
  *   scan.h       launch parameters -> addresses inside the arena

@@ -5,8 +5,8 @@
  *                 `reserved` set, whose pages are OV_NONE until something is mapped there. Runs are formed in stretches
  *                 of mapped pages, not by mappings: a tensor may lie across several.
  *   handle        physical memory. A *virtual* one is a number that the driver never saw; behind it is memory like any
- *                 other in the arena, so its pages may be units. While it is not mapped that memory is in its store
- *                 (store.h). A *real* one is the driver's: made so because the program asks for what we do not serve,
+ *                 other in the arena, so its pages may be units. While it is not mapped that memory is loose
+ *                 (loose.h). A *real* one is the driver's: made so because the program asks for what we do not serve,
  * or *fixed*: a virtual one that had to become real, since its memory is reached in a way that we do not see (mapped
  * twice, exported, bound to a multicast object, mapped outside of the arena). Real device memory is counted, never
  * moved. mapping       of a handle in a reservation. Pages of a real one are OV_FIXED.
@@ -28,7 +28,7 @@
 
 #include <uthash.h>
 
-#include "store.h"
+#include "loose.h"
 
 struct ov_engine;
 
@@ -43,7 +43,7 @@ struct ov_handle {
     uint32_t mappings;
     uint32_t mapping;      /* 1 + index of the mapping of a virtual handle, 0: not mapped */
     bool written;          /* was mapped: contents matter */
-    struct ov_store store; /* memory of a virtual handle that is not mapped */
+    struct ov_loose loose; /* memory of a virtual handle that is not mapped */
     bool listed;           /* in the table of its engine; not, if the driver has given its number to another */
     UT_hash_handle hh;     /* by id */
 };

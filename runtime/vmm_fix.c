@@ -130,16 +130,16 @@ static CUresult fix_mapped(struct ov_engine *engine, struct ov_handle *handle, b
 /* Nothing was ever written: there is nothing to copy, and its memory may be given back first. */
 static CUresult fix_unwritten(struct ov_engine *engine, struct ov_handle *handle, bool idle)
 {
-    ov_store_drop(&engine->arena, &handle->store);
+    ov_loose_drop(&engine->arena, &handle->loose);
     CUresult result = make_real(engine, handle, idle, &handle->real);
     if (result != CUDA_SUCCESS) {
         bool host = ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable;
-        (void)ov_store_make(&engine->arena, handle->pages, host, &handle->store);
+        (void)ov_loose_make(&engine->arena, handle->pages, host, &handle->loose);
     }
     return result;
 }
 
-static CUresult fix_stored(struct ov_engine *engine, struct ov_handle *handle, bool idle)
+static CUresult fix_loose(struct ov_engine *engine, struct ov_handle *handle, bool idle)
 {
     struct ov_arena *arena = &engine->arena;
     CUmemGenericAllocationHandle real;
@@ -147,7 +147,7 @@ static CUresult fix_stored(struct ov_engine *engine, struct ov_handle *handle, b
     if (first == UINT32_MAX) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = ov_store_attach(arena, first, &handle->store);
+    CUresult result = ov_loose_attach(arena, first, &handle->loose);
     if (result == CUDA_SUCCESS) {
         result = make_real(engine, handle, idle, &real);
         if (result == CUDA_SUCCESS) {
@@ -156,10 +156,10 @@ static CUresult fix_stored(struct ov_engine *engine, struct ov_handle *handle, b
                 unmake_real(engine, handle, real);
             }
         }
-        CUresult detached = ov_store_detach(arena, first, handle->pages, &handle->store);
+        CUresult detached = ov_loose_detach(arena, first, handle->pages, &handle->loose);
         if (result == CUDA_SUCCESS) {
             handle->real = real;
-            ov_store_drop(arena, &handle->store);
+            ov_loose_drop(arena, &handle->loose);
         }
         if (detached != CUDA_SUCCESS) {
             return detached; /* its addresses are lost with it */
@@ -189,7 +189,7 @@ CUresult ov_handle_fix(CUmemGenericAllocationHandle id, CUmemGenericAllocationHa
                 handle->mapping != 0 ? ov_page_address(&engine->arena, engine->vmm.item[handle->mapping - 1].first) : 0;
             result = shown != 0         ? fix_mapped(engine, handle, section.idle)
                      : !handle->written ? fix_unwritten(engine, handle, section.idle)
-                                        : fix_stored(engine, handle, section.idle);
+                                        : fix_loose(engine, handle, section.idle);
         }
         ov_exclusive_end(engine, &section);
         if (shown != 0 && result == CUDA_SUCCESS) {

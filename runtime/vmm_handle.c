@@ -115,8 +115,8 @@ static CUresult create_virtual(struct ov_engine *engine, CUmemGenericAllocationH
     bool entered = ov_context_enter(engine);
     pthread_mutex_lock(&engine->lock);
     bool host = ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable;
-    CUresult result = ov_store_make(&engine->arena, handle->pages, host, &handle->store);
-    bool on_host = result == CUDA_SUCCESS && ov_store_host_pages(&handle->store) > 0;
+    CUresult result = ov_loose_make(&engine->arena, handle->pages, host, &handle->loose);
+    bool on_host = result == CUDA_SUCCESS && ov_loose_host_pages(&handle->loose) > 0;
     if (result == CUDA_SUCCESS) {
         handle->id = VIRTUAL_TAG | (uint64_t)engine->slice << DEVICE_SHIFT | (++engine->vmm.last_serial & SERIAL_MASK);
         list(handle);
@@ -180,7 +180,7 @@ void ov_handle_settle(struct ov_handle *handle)
         }
         ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, handle->bytes);
     } else {
-        ov_store_drop(&engine->arena, &handle->store); /* it is mapped nowhere, so nothing can be using it */
+        ov_loose_drop(&engine->arena, &handle->loose); /* it is mapped nowhere, so nothing can be using it */
     }
     engine->ledger.program_bytes -= handle->bytes;
     engine->replan_soon = engine->replan_soon || atomic_load(&engine->planned);

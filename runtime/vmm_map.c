@@ -197,9 +197,9 @@ static CUresult map_virtual(struct ov_engine *engine, CUdeviceptr address, CUmem
     CUresult result = handle == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS && !*again) {
         uint32_t index = is_vacant(engine, address, handle->bytes) ? new_mapping(engine) : 0;
-        bool there = handle->store.pages == handle->pages; /* not, if all memory ran out when it was to be fixed */
+        bool there = handle->loose.pages == handle->pages; /* not, if all memory ran out when it was to be fixed */
         result = index == 0 ? CUDA_ERROR_INVALID_VALUE
-                 : there    ? ov_store_attach(&engine->arena, first, &handle->store)
+                 : there    ? ov_loose_attach(&engine->arena, first, &handle->loose)
                             : CUDA_ERROR_OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS) {
             set_mapping(engine, index, first, handle->pages, false);
@@ -335,7 +335,7 @@ static CUresult unmap_one(struct ov_engine *engine, uint32_t index, struct ov_ha
     if (result == CUDA_SUCCESS && mapping->fixed) {
         result = ov_cu->cuMemUnmap(ov_page_address(&engine->arena, first), (size_t)pages << OV_PAGE_SHIFT);
     } else if (result == CUDA_SUCCESS) {
-        result = ov_store_detach(&engine->arena, first, pages, &handle->store);
+        result = ov_loose_detach(&engine->arena, first, pages, &handle->loose);
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -441,7 +441,7 @@ void ov_vmm_drop(struct ov_engine *engine)
         HASH_DEL(engine->vmm.handle, handle);
         handle->listed = false;
         if (handle->real == 0) {
-            ov_store_drop(&engine->arena, &handle->store);
+            ov_loose_drop(&engine->arena, &handle->loose);
             free(handle);
         } /* of the others, mappings elsewhere may know */
     }
