@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "pin.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,20 @@ static CUresult commit_register(struct ov_pin *pin)
                                        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; older ones answer EINVAL */
+#endif
+
+/* Memory that was populated while huge pages were scarce has small ones here and there, and copies from it are slower
+ * for as long as it lives. */
+static CUresult commit_huge(struct ov_pin *pin)
+{
+    if (madvise(pin->host, pin->bytes, MADV_COLLAPSE) != 0 && errno != EINVAL) {
+        ov_log_once(OV_LOG_INFO, "some host memory could not be had in huge pages: copies from it may be slower");
+    }
+    return commit_register(pin);
+}
+
 static CUresult commit_alloc(struct ov_pin *pin)
 {
     void *memory = NULL;
@@ -153,7 +168,7 @@ static const struct way {
     CUresult (*release)(struct ov_pin *pin);
     const char *costs; /* said when it is fallen back to */
 } ways[OV_PIN_KINDS] = {
-    [OV_PIN_HUGEPAGE] = {"hugepage", reserve_huge, commit_register, release_register, ""},
+    [OV_PIN_HUGEPAGE] = {"hugepage", reserve_huge, commit_huge, release_register, ""},
     [OV_PIN_REGISTER] = {"register", reserve_plain, commit_register, release_register, ", which takes longer to pin"},
     [OV_PIN_ALLOC] = {"alloc", NULL, commit_alloc, release_alloc, ", which pins about 2 GB/s"},
     [OV_PIN_VMM] = {"vmm", NULL, NULL, NULL, ", which pins about 2 GB/s"},
