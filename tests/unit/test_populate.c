@@ -1,4 +1,5 @@
 /* Fresh memory is touched by a team of threads, range by range; and the line that tells how far it is. */
+#include <stdint.h>
 #include <check.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,8 +61,8 @@ END_TEST
 
 START_TEST(memory_that_cannot_be_had_is_told)
 {
-    /* An address where nothing is mapped: the system refuses as when it is out of memory. */
-    struct ov_populate_range range[2] = {{fresh(MIB), MIB}, {(char *)0x200000000, MIB}};
+    /* An address that no program can have: the system refuses as when it is out of memory. */
+    struct ov_populate_range range[2] = {{fresh(MIB), MIB}, {(char *)((uintptr_t)1 << 62), MIB}};
     struct ov_populate *team = ov_populate_start(range, 2, 2, -1);
     ck_assert(ov_populate_wait(team, 0));
     ck_assert(!ov_populate_wait(team, 1));
