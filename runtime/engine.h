@@ -63,7 +63,7 @@ struct ov_engine {
     bool learning;
     _Atomic bool learning_now;     /* the same, read without the lock in the launch path */
     _Atomic bool streaming_barred; /* something was met that may reach any unit (an opaque kernel); as armed */
-    unsigned plans;                /* made so far; the last one's pages, for the summary: */
+    _Atomic unsigned plans;        /* made so far; the last one's pages, for the summary: */
     struct {
         size_t resident, streamed, host, ring, units;
     } last_plan;
@@ -75,7 +75,7 @@ struct ov_engine {
     bool slack;                          /* room was made for more than was asked for: it may come back */
     uint32_t largest_pages;              /* asked for in one go since the first plan */
     bool grown;                          /* that is new: room for another one was not made yet */
-    bool over_budget;                    /* something had to go to the host: learning goes on until a plan is made */
+    _Atomic bool over_budget;            /* something had to go to the host: learning goes on until a plan is made */
     unsigned quiet_points, replan_wait;  /* since the last plan for changed memory, and how many there have to be */
     uint64_t looked_at_ns, look_took_ns; /* last work at a quiet point: when, how long */
 };
