@@ -116,7 +116,12 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
             alloc->dirty = true;
         }
         learn->log[learn->head++ % OV_LOG_ENTRIES] =
-            (struct ov_log_entry){address, kernel, touches->item[i].slot, alloc->ordinal, number};
+            (struct ov_log_entry){.address = address,
+                                  .kernel = kernel,
+                                  .slot = (uint16_t)touches->item[i].slot,
+                                  .on_host = engine->arena.page[page].backing == OV_HOST,
+                                  .ordinal = alloc->ordinal,
+                                  .launch = number};
     }
     if (kernel != NULL) {
         atomic_fetch_add_explicit(&kernel->launches, 1, memory_order_relaxed);

@@ -148,7 +148,10 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         compute_s[i] = share * runs->item[runs->cycle[i]].pages / link;
     }
     for (uint32_t i = 0; i < runs->count; i++) {
-        unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
+        unit[i] =
+            (struct ov_plan_unit){.pages = runs->item[i].pages,
+                                  .may = runs->item[i].may,
+                                  .sparse = runs->item[i].sparse && !engine->learn.memo[runs->item[i].first].refuted};
         uint8_t marks = 0; /* put on since the study */
         for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
             marks |= engine->learn.memo[p].marks;

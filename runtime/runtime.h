@@ -16,6 +16,7 @@
  *   reach.h      launches that may write into streamed units from in front of them
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
+ *   density.h    how much of a unit is read
  *   search.h     addresses of streamed units in host memory
  *   graph_source.h   what graphs read from host memory
  *   zerocopy.h   pinned, registered and managed memory, where the CPU may store addresses unseen
@@ -170,6 +171,7 @@ struct ov_launch {
     struct ov_engine *engine; /* NULL: end has nothing to do but leave the gate */
     struct ov_kernel *kernel;
     struct ov_watch *watch; /* what is compared after the launch (watch.h), mostly NULL */
+    unsigned timing;        /* 1 + its entry when it is timed (density.h), mostly 0 */
     unsigned units;
     uint32_t unit[OV_LAUNCH_UNITS]; /* held in the ring until end */
 };
