@@ -6,6 +6,7 @@
 
 #include "engine.h"
 #include "log.h"
+#include "other.h"
 #include "trace.h"
 
 static void *lazy_array(size_t count, size_t size)

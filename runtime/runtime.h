@@ -5,7 +5,7 @@
  *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
  *   ledger.h     bytes of device and host memory held, by whom; the budget
  *   report.h     what the program is told of a device's memory
- *   alloc.h      what the program asked for; small and foreign allocations too
+ *   alloc.h      what the program asked for; other.h, what of it is not in the arena
  *   ipc.h        memory that is handed to other processes
  *   pool.h       what it allocates and frees in stream order
  *   vmm.h        what the program maps itself: reservations, physical handles, mappings; loose.h, memory not mapped

@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "learn.h"
 #include "log.h"
+#include "other.h"
 #include "trace.h"
 #include "watch.h"
 #include "zerocopy.h"
