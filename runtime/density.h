@@ -5,6 +5,8 @@
  * memory's. A launch that is over much sooner has read a part: rows of an embedding, some experts of a stack. Such a
  * unit is best left in host memory and read in place, since streaming would copy all of it.
  *
+ * Units that are touched by what is not logged (OV_MARKS_UNSEEN) do not count as read in part, whatever was timed.
+ *
  * Time only bounds what was read: a launch that takes long for another reason counts as one that reads everything. And
  * all that follows from a wrong answer is a wrong tier, which costs time. What is measured:
  *

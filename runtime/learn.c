@@ -252,6 +252,10 @@ void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark
             end = run->begin > address && run->first < end ? run->first : end;
         }
     }
+    const struct ov_memo *memo = &engine->learn.memo[first];
+    if (memo->sparse && (memo->marks & mark) == 0 && (mark & OV_MARKS_UNSEEN) != 0) {
+        engine->replan_soon = engine->replan_soon || atomic_load(&engine->planned); /* it may be read whole now */
+    }
     for (uint32_t p = first; p < end; p++) {
         engine->learn.memo[p].marks |= (uint8_t)mark;
     }

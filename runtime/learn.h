@@ -42,6 +42,8 @@ enum ov_mark {
     OV_MARK_FOREIGN = 32,  /* touched from another context or device */
     OV_MARK_CROWDED = 64,  /* its launches touch more units than can be held at once */
 };
+/* Who touches it is not all in the log. */
+#define OV_MARKS_UNSEEN (OV_MARK_HIDDEN | OV_MARK_GRAPH | OV_MARK_FOREIGN)
 
 struct ov_memo {
     struct ov_hash hash;

@@ -148,14 +148,13 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         compute_s[i] = share * runs->item[runs->cycle[i]].pages / link;
     }
     for (uint32_t i = 0; i < runs->count; i++) {
-        unit[i] =
-            (struct ov_plan_unit){.pages = runs->item[i].pages,
-                                  .may = runs->item[i].may,
-                                  .sparse = runs->item[i].sparse && !engine->learn.memo[runs->item[i].first].refuted};
+        unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
         uint8_t marks = 0; /* put on since the study */
         for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
             marks |= engine->learn.memo[p].marks;
         }
+        unit[i].sparse =
+            runs->item[i].sparse && !engine->learn.memo[runs->item[i].first].refuted && (marks & OV_MARKS_UNSEEN) == 0;
         if (engine->streaming_barred || marks != 0) {
             unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
         }

@@ -2,7 +2,7 @@
  * Units of which a pass reads a part are read in place in host memory, wherever they stood when they were loaded; those
  * that are read whole are not, and what changes from one to the other does so once. The pass is right all along.
  */
-#include "rig.h"
+#include "rig_graph.h"
 
 #include <string.h>
 
@@ -125,11 +125,39 @@ static void becomes_dense(void)
     rig_close(&rig);
 }
 
+/* Read in part by launches, and from some time on as a whole by a graph, whose launches nobody times. */
+static void graph_reads_whole(void)
+{
+    struct rig rig;
+    CUgraph graph;
+    uint32_t got;
+    rig_open(&rig, 0);
+    const unsigned table = rig_add(&rig, table_bytes);
+    add_weights(&rig);
+    run(&rig, table, PASSES / 2, PART);
+    HOLDS(rig_logged(in_part));
+    OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    rig_read(&rig, table, 4000, rig.stream);
+    CUgraphExec exec = rig_end_capture(&rig, &graph);
+    const unsigned plans = rig_plans();
+    for (unsigned pass = 0; pass < PASSES / 2; pass++) {
+        run(&rig, table, 1, PART);
+        OK(cuGraphLaunch(exec, rig.stream));
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuMemcpyDtoH(&got, rig.out + 4 * 4000, 4));
+        HOLDS(got == rig_digest(rig.weight[table].host, table_bytes / 4));
+    }
+    HOLDS(rig_plans() > plans && rig_plans() <= plans + 2 && rig_streamed_mib() > 0);
+    rig_drop_graph(exec, graph);
+    rig_close(&rig);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(loaded_first), CASE(loaded_last), CASE(beside_streamed), CASE(tied), CASE(becomes_dense),
+    CASE(loaded_first), CASE(loaded_last),   CASE(beside_streamed),
+    CASE(tied),         CASE(becomes_dense), CASE(graph_reads_whole),
 };
 RIG_MAIN(cases)
