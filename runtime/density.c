@@ -223,6 +223,9 @@ void ov_density_begin(struct ov_engine *engine, struct ov_launch *launch, uint64
 
 void ov_density_end(struct ov_engine *engine, struct ov_launch *launch)
 {
+    if (engine->density.timing == NULL) {
+        return; /* the context went away meanwhile */
+    }
     struct ov_timing *timing = &engine->density.timing[launch->timing - 1];
     timing->dropped =
         atomic_load(&ov_captures) != 0 || ov_cu->cuEventRecord(timing->end, launch->stream) != CUDA_SUCCESS;
