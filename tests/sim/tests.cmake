@@ -1,5 +1,5 @@
 # The simulator's own tests.
-set(SIM_TEST_SUITES sim_image sim_launch sim_capture sim_graph sim_getproc sim_memory sim_vmm sim_stream sim_race sim_order sim_knobs sim_global)
+set(SIM_TEST_SUITES sim_image sim_launch sim_capture sim_graph sim_update sim_getproc sim_memory sim_vmm sim_stream sim_race sim_order sim_knobs sim_global)
 set(sim_test_sources "")
 foreach(suite IN LISTS SIM_TEST_SUITES)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/test_${suite}.c)
@@ -7,7 +7,7 @@ foreach(suite IN LISTS SIM_TEST_SUITES)
   endif()
 endforeach()
 ov_add_check_runner(TARGET sim_tests SOURCES ${sim_test_sources})
-target_sources(sim_tests PRIVATE harness.c)
+target_sources(sim_tests PRIVATE harness.c harness_graph.c)
 target_include_directories(sim_tests PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_compile_definitions(sim_tests PRIVATE CUDA_ENABLE_DEPRECATED
   SIM_FIXTURES="${CMAKE_CURRENT_SOURCE_DIR}/fixtures"
