@@ -209,7 +209,7 @@ struct sim_exec {
     uint64_t source_serial;
     uint64_t flags;
     int64_t launches;
-    int uploaded; /* nothing was changed by the host since it was uploaded or launched */
+    int uploaded; /* uploaded, and not changed by the host since */
 };
 
 CUresult sim_graph_make(struct sim_graph **out);

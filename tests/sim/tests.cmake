@@ -1,5 +1,5 @@
 # The simulator's own tests.
-set(SIM_TEST_SUITES sim_image sim_launch sim_capture sim_graph sim_update sim_getproc sim_memory sim_vmm sim_stream sim_race sim_order sim_knobs sim_global)
+set(SIM_TEST_SUITES sim_image sim_launch sim_capture sim_graph sim_update sim_kinds sim_replay sim_getproc sim_memory sim_vmm sim_stream sim_race sim_order sim_knobs sim_global)
 set(sim_test_sources "")
 foreach(suite IN LISTS SIM_TEST_SUITES)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/test_${suite}.c)
@@ -11,6 +11,7 @@ target_sources(sim_tests PRIVATE harness.c harness_graph.c)
 target_include_directories(sim_tests PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_compile_definitions(sim_tests PRIVATE CUDA_ENABLE_DEPRECATED
   SIM_FIXTURES="${CMAKE_CURRENT_SOURCE_DIR}/fixtures"
+  SIM_GRAPH_CONTROL="${CMAKE_SOURCE_DIR}/tests/kernels/graph_control.ptx"
   SIM_KERNEL_IMAGES="${CMAKE_SOURCE_DIR}/tests/kernels/images")
 target_link_libraries(sim_tests PRIVATE simcuda Threads::Threads ${CMAKE_DL_LIBS})
 add_dependencies(sim_tests simkernels)
