@@ -209,6 +209,37 @@ static void keep_priority(const struct sim_stream *stream, struct sim_launch *la
         (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value = {.priority = stream->priority}};
 }
 
+/* An event of the launch itself: who waits for it in the capture depends on the kernel by another of its ports. */
+static CUresult record_port(struct sim_node *node, struct capture *capture, CUevent handle, const CUgraphEdgeData *data)
+{
+    struct sim_event *event;
+    SIM_TRY(sim_event_get(handle, &event));
+    sim_capture_event_gone(event);
+    struct frontier *recorded = sim_frontier_make(capture);
+    sim_frontier_add(recorded, node, data);
+    event->capture = recorded;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_ports(struct sim_node *node, struct capture *capture)
+{
+    static const CUgraphEdgeData programmatic = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                                 .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    static const CUgraphEdgeData order = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER};
+    unsigned kept = 0;
+    for (unsigned i = 0; i < node->launch.attribute_count; i++) {
+        const CUlaunchAttribute attribute = node->launch.attribute[i];
+        if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+            SIM_TRY(record_port(node, capture, attribute.value.programmaticEvent.event, &programmatic));
+        else if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            SIM_TRY(record_port(node, capture, attribute.value.launchCompletionEvent.event, &order));
+        else
+            node->launch.attribute[kept++] = attribute;
+    }
+    node->launch.attribute_count = kept; /* the edges say it from now on */
+    return CUDA_SUCCESS;
+}
+
 CUresult sim_capture_launch(struct sim_call *call, struct sim_stream *stream, struct sim_launch *launch,
                             CUgraphDeviceNode *device_node)
 {
@@ -223,6 +254,7 @@ CUresult sim_capture_launch(struct sim_call *call, struct sim_stream *stream, st
     }
     node->launch = *launch;
     node->context = launch->func->module->context;
+    SIM_TRY(record_ports(node, frontier_of(stream)->capture));
     CUlaunchAttribute *updatable =
         (CUlaunchAttribute *)sim_launch_attribute(&node->launch, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE);
     if (updatable != NULL) {

@@ -28,13 +28,13 @@ SIM_API(SIM_INIT, cuGraphDestroy, (CUgraph hGraph), hGraph)
 
 SIM_API(SIM_INIT, cuGraphClone, (CUgraph * phGraphClone, CUgraph originalGraph), phGraphClone, originalGraph)
 {
-    (void)call;
     struct sim_graph *graph;
     if (phGraphClone == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_graph_get(originalGraph, &graph));
     if (sim_graph_holds(graph) & (SIM_HOLDS_MEMORY | SIM_HOLDS_CONDITION))
         return CUDA_ERROR_NOT_SUPPORTED;
+    sim_charge(call, SIM_NODE_CLONE_NS * (double)graph->count);
     return sim_graph_clone(graph, (struct sim_graph **)phGraphClone);
 }
 
@@ -121,8 +121,9 @@ static CUresult place(struct sim_node *params, struct sim_graph *graph)
 }
 
 /* Makes the node and moves `params` (a node in which only type, context and parameters are set) into it. */
-static CUresult add(const struct addition *add, struct sim_node *params)
+static CUresult add(struct sim_call *call, const struct addition *add, struct sim_node *params)
 {
+    sim_charge(call, SIM_NODE_ADD_NS);
     struct sim_graph *graph;
     struct sim_node *node;
     CUresult result = add->out == NULL ? CUDA_ERROR_INVALID_VALUE : sim_graph_get(add->graph, &graph);
@@ -154,7 +155,7 @@ SIM_API(SIM_INIT, cuGraphAddKernelNode, (ADD_ARGUMENTS, const CUDA_KERNEL_NODE_P
 {
     struct sim_node params;
     SIM_TRY(sim_params_kernel_v1(call, nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddKernelNode_v2, (ADD_ARGUMENTS, const CUDA_KERNEL_NODE_PARAMS *nodeParams), ADD_NAMES,
@@ -162,7 +163,7 @@ SIM_API(SIM_INIT, cuGraphAddKernelNode_v2, (ADD_ARGUMENTS, const CUDA_KERNEL_NOD
 {
     struct sim_node params;
     SIM_TRY(sim_params_kernel(call, nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddMemcpyNode, (ADD_ARGUMENTS, const CUDA_MEMCPY3D *copyParams, CUcontext ctx), ADD_NAMES,
@@ -170,7 +171,7 @@ SIM_API(SIM_INIT, cuGraphAddMemcpyNode, (ADD_ARGUMENTS, const CUDA_MEMCPY3D *cop
 {
     struct sim_node params;
     SIM_TRY(sim_params_copy(call, copyParams, ctx, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddMemsetNode, (ADD_ARGUMENTS, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx),
@@ -178,46 +179,41 @@ SIM_API(SIM_INIT, cuGraphAddMemsetNode, (ADD_ARGUMENTS, const CUDA_MEMSET_NODE_P
 {
     struct sim_node params;
     SIM_TRY(sim_params_set(call, memsetParams, ctx, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddHostNode, (ADD_ARGUMENTS, const CUDA_HOST_NODE_PARAMS *nodeParams), ADD_NAMES, nodeParams)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_host(nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddChildGraphNode, (ADD_ARGUMENTS, CUgraph childGraph), ADD_NAMES, childGraph)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_child(childGraph, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddEmptyNode, (ADD_ARGUMENTS), ADD_NAMES)
 {
-    (void)call;
     struct sim_node params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddEventRecordNode, (ADD_ARGUMENTS, CUevent event), ADD_NAMES, event)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddEventWaitNode, (ADD_ARGUMENTS, CUevent event), ADD_NAMES, event)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_CONTEXT, cuGraphAddMemAllocNode, (ADD_ARGUMENTS, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams), ADD_NAMES,
@@ -225,22 +221,21 @@ SIM_API(SIM_CONTEXT, cuGraphAddMemAllocNode, (ADD_ARGUMENTS, CUDA_MEM_ALLOC_NODE
 {
     struct sim_node params;
     SIM_TRY(sim_params_allocation(call, nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddMemFreeNode, (ADD_ARGUMENTS, CUdeviceptr dptr), ADD_NAMES, dptr)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_free(dptr, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddNode, (ADD_ARGUMENTS, CUgraphNodeParams *nodeParams), ADD_NAMES, nodeParams)
 {
     struct sim_node params;
     SIM_TRY(sim_params_any(call, nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddNode_v2,
@@ -250,7 +245,8 @@ SIM_API(SIM_INIT, cuGraphAddNode_v2,
 {
     struct sim_node params;
     SIM_TRY(sim_params_any(call, nodeParams, &params));
-    return add(&(const struct addition){phGraphNode, hGraph, dependencies, dependencyData, numDependencies}, &params);
+    return add(call, &(const struct addition){phGraphNode, hGraph, dependencies, dependencyData, numDependencies},
+               &params);
 }
 
 /* ---- questions: every list is filled up to the caller's room, the rest of the room is cleared ---- */

@@ -169,6 +169,7 @@ static CUresult instantiate(struct sim_call *call, CUgraphExec *out, CUgraph han
     if (out == NULL || (flags & ~(unsigned long long)KNOWN_FLAGS) != 0 || (flags & both) == both)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_graph_get(handle, &graph));
+    sim_charge(call, SIM_NODE_INSTANTIATE_NS * (double)graph->count);
     *obstacle = find_obstacle(graph, flags);
     if (obstacle->result != CUDA_GRAPH_INSTANTIATE_SUCCESS)
         return obstacle->error;

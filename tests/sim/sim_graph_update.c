@@ -226,7 +226,6 @@ SIM_API(SIM_CONTEXT, cuGraphExecUpdate_v2,
         (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo), hGraphExec, hGraph,
         resultInfo)
 {
-    (void)call;
     struct sim_exec *exec;
     struct sim_graph *graph;
     struct sim_difference why;
@@ -234,6 +233,7 @@ SIM_API(SIM_CONTEXT, cuGraphExecUpdate_v2,
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_exec_get(hGraphExec, &exec));
     SIM_TRY(sim_graph_get(hGraph, &graph));
+    sim_charge(call, SIM_NODE_UPDATE_NS * (double)graph->count);
     CUresult result = sim_graph_update(exec, exec->graph, graph, &why);
     *resultInfo = (CUgraphExecUpdateResultInfo){why.result, (CUgraphNode)why.node, (CUgraphNode)why.from};
     return result;
@@ -244,7 +244,6 @@ SIM_API(SIM_CONTEXT, cuGraphExecUpdate,
          CUgraphExecUpdateResult *updateResult_out),
         hGraphExec, hGraph, hErrorNode_out, updateResult_out)
 {
-    (void)call;
     struct sim_exec *exec;
     struct sim_graph *graph;
     struct sim_difference why;
@@ -252,6 +251,7 @@ SIM_API(SIM_CONTEXT, cuGraphExecUpdate,
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_exec_get(hGraphExec, &exec));
     SIM_TRY(sim_graph_get(hGraph, &graph));
+    sim_charge(call, SIM_NODE_UPDATE_NS * (double)graph->count);
     CUresult result = sim_graph_update(exec, exec->graph, graph, &why);
     *hErrorNode_out = (CUgraphNode)why.node;
     *updateResult_out = why.result;

@@ -198,6 +198,10 @@ struct sim_graph {
     struct sim_user_use *uses;
 };
 
+/* Host time a node. Measured on one H200: 64 kernels cloned and 64 copies added 0.19 ms, the 128 instantiated 0.53 ms,
+ * updated 0.25 ms. */
+enum { SIM_NODE_CLONE_NS = 1000, SIM_NODE_ADD_NS = 1950, SIM_NODE_INSTANTIATE_NS = 4100, SIM_NODE_UPDATE_NS = 1950 };
+
 /* What limits the use of a graph that holds it, at any depth. */
 enum sim_holds { SIM_HOLDS_MEMORY = 1, SIM_HOLDS_CONDITION = 2, SIM_HOLDS_UPDATABLE = 4 };
 

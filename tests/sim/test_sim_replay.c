@@ -154,6 +154,43 @@ START_TEST(edge_data_is_checked)
 }
 END_TEST
 
+/* Events of a launch, waited for in the capture: edges from the kernel's other ports. */
+START_TEST(captured_launch_events_are_ports)
+{
+    CUgraph graph;
+    CUgraphNode from[4], to[4];
+    CUgraphEdgeData data[4];
+    size_t count = 4;
+    graph_prepare();
+    CUevent started = new_event(), join = new_event();
+    CUstream t = new_stream();
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+                                   .value = {.launchCompletionEvent = {.event = started}}};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 32,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = s,
+                             .attrs = &attribute,
+                             .numAttrs = 1};
+    uint32_t value = 1;
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuLaunchKernelEx(&config, probe("probe_increment"), (void *[]){&a, &value, &words}, NULL));
+    OK(cuStreamWaitEvent(t, started, 0));
+    OK(increment(t, b, 1, WORDS));
+    OK(cuEventRecord(join, t));
+    OK(cuStreamWaitEvent(s, join, 0));
+    OK(cuStreamEndCapture(s, &graph));
+    OK(cuGraphGetEdges(graph, from, to, data, &count));
+    ck_assert_uint_eq(count, 1);
+    ck_assert_uint_eq(data[0].from_port, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER);
+    run(instantiate(graph));
+    ck_assert_uint_eq(word_at(b), 3);
+}
+END_TEST
+
 START_TEST(clones_keep_edge_data)
 {
     CUgraph clone;
@@ -376,6 +413,6 @@ END_TEST
 
 SUITE(sim_replay, nodes_without_an_edge_race, launch_order_orders_starts,
       refills_come_before_the_leader_of_a_programmatic_launch, refills_are_ordered_by_the_leaders_start,
-      edge_data_is_checked, clones_keep_edge_data, launches_of_one_exec_are_in_order,
+      edge_data_is_checked, captured_launch_events_are_ports, clones_keep_edge_data, launches_of_one_exec_are_in_order,
       streams_order_graphs_with_other_work, graphs_and_execs_are_independent, instantiation_says_what_is_wrong,
       dot_names_every_node_and_edge, copies_run_beside_kernels, large_graphs_are_quick)

@@ -21,7 +21,8 @@ ov_add_check_tests(TARGET sim_tests LABELS sim ENVIRONMENT "SIM_KERNELS=$<TARGET
 # there is one, against that.
 set(SIM_COMPARE ${CMAKE_SOURCE_DIR}/tests/gpu)
 add_executable(driver_compare ${SIM_COMPARE}/driver_compare.c ${SIM_COMPARE}/driver_compare_code.c
-  ${SIM_COMPARE}/driver_compare_memory.c ${SIM_COMPARE}/driver_compare_capture.c ${SIM_COMPARE}/driver_compare_graph.c)
+  ${SIM_COMPARE}/driver_compare_memory.c ${SIM_COMPARE}/driver_compare_capture.c ${SIM_COMPARE}/driver_compare_graph.c
+  ${SIM_COMPARE}/driver_compare_rules.c)
 target_include_directories(driver_compare SYSTEM PRIVATE ${CUDA_INCLUDE_DIR})
 target_link_libraries(driver_compare PRIVATE ov_warnings Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(driver_compare PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
