@@ -5,6 +5,7 @@
 #             build/default, built first)
 #   CLIENTS   folder with llama_pass.py and others (PyTorch, transformers); without it only our own programs run
 #   OUT       folder for the logs (default: a new one in /tmp)
+#   GPU       number of the device to use (default 0)
 #   GPU_QUICK=1 leaves out the longer runs; LOG=debug has overshot log more; BUDGET_A, B, C and ALL are MiB.
 #
 # Each run is compared with one without overshot in the same session: md5 of the output, time, device memory as the
@@ -29,6 +30,8 @@ else
 fi
 export APP_IMAGES=$images PYTHONUNBUFFERED=1
 out=${OUT:-$(mktemp -d /tmp/overshot-gpu.XXXXXX)}
+gpu=${GPU:-0}
+export CUDA_VISIBLE_DEVICES=$gpu
 failed=0
 rows=$out/rows.txt
 : >"$rows"
@@ -47,7 +50,7 @@ run() { # NAME COMMAND...
     shift
     (
         while :; do
-            used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0 2>/dev/null || echo 0)
+            used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i "$gpu" 2>/dev/null || echo 0)
             [ "$used" -gt "$peak" ] && { peak=$used; echo "$peak" >"$out/$name.mem"; }
             sleep 0.2
         done
