@@ -151,6 +151,14 @@ static int reclaim(struct sim_mempool *pool, struct sim_stream *stream)
     return any;
 }
 
+/* Counts as a write: whoever uses the range must come after its allocation and before its free. */
+static CUresult touch(struct sim_call *call, struct sim_stream *stream, const struct sim_range *range)
+{
+    const struct sim_access access = {range->address, range->bytes, 1};
+    const struct sim_op op = {.site = call->function->name, .access = &access, .access_count = 1};
+    return sim_submit(call, &stream->lane, &op);
+}
+
 static CUresult allocate(struct sim_call *call, uint64_t *out, uint64_t bytes, struct sim_mempool *pool,
                          CUstream handle)
 {
@@ -185,10 +193,7 @@ static CUresult allocate(struct sim_call *call, uint64_t *out, uint64_t bytes, s
     pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
     pool->reserved_high = pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
     *out = range->address;
-    /* Counts as a write: whoever uses the range must come after its allocation. */
-    const struct sim_access access = {range->address, bytes, 1};
-    const struct sim_op op = {.site = call->function->name, .access = &access, .access_count = 1};
-    return sim_submit(call, &stream->lane, &op);
+    return touch(call, stream, range);
 }
 
 SIM_API_PTSZ(SIM_CONTEXT, cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), dptr, bytesize,
@@ -251,9 +256,7 @@ SIM_API_PTSZ(SIM_CONTEXT, cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), 
     if (range->graph_memory != NULL) {
         return sim_graph_memory_freed(call, range->graph_memory, &stream->lane);
     }
-    const struct sim_access access = {range->address, range->bytes, 1};
-    const struct sim_op op = {.site = call->function->name, .access = &access, .access_count = 1};
-    SIM_TRY(sim_submit(call, &stream->lane, &op));
+    SIM_TRY(touch(call, stream, range));
     if (range->pool == NULL) { /* from cuMemAlloc: it joins the current pool on its way out */
         range->pool = current_pool(range->device);
         range->pool->reserved += capacity(range->bytes);
