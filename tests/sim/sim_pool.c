@@ -159,7 +159,7 @@ static CUresult touch(struct sim_call *call, struct sim_stream *stream, const st
     return sim_submit(call, &stream->lane, &op);
 }
 
-static CUresult allocate(struct sim_call *call, uint64_t *out, uint64_t bytes, struct sim_mempool *pool,
+static CUresult allocate(struct sim_call *call, CUdeviceptr *out, uint64_t bytes, struct sim_mempool *pool,
                          CUstream handle)
 {
     struct sim_stream *stream;
@@ -192,32 +192,24 @@ static CUresult allocate(struct sim_call *call, uint64_t *out, uint64_t bytes, s
     pool->used += capacity(bytes);
     pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
     pool->reserved_high = pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
+    SIM_TRY(touch(call, stream, range));
     *out = range->address;
-    return touch(call, stream, range);
+    return CUDA_SUCCESS;
 }
 
 SIM_API_PTSZ(SIM_CONTEXT, cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), dptr, bytesize,
              hStream)
 {
-    uint64_t address;
-    if (dptr == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    SIM_TRY(allocate(call, &address, bytesize, NULL, hStream));
-    *dptr = address;
-    return CUDA_SUCCESS;
+    return dptr != NULL ? allocate(call, dptr, bytesize, NULL, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API_PTSZ(SIM_CONTEXT, cuMemAllocFromPoolAsync,
              (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream), dptr, bytesize, pool, hStream)
 {
-    uint64_t address;
     if (dptr == NULL || !sim_handle_is(pool, 'P')) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    SIM_TRY(allocate(call, &address, bytesize, (struct sim_mempool *)pool, hStream));
-    *dptr = address;
-    return CUDA_SUCCESS;
+    return allocate(call, dptr, bytesize, (struct sim_mempool *)pool, hStream);
 }
 
 static void freed_add(struct sim_range *range, const struct sim_lane *lane)
