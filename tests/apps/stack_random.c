@@ -76,7 +76,7 @@ static const struct draw {
     DRAW(tied, 20, 1, 1),
     DRAW(over_read, 50, 4, STACK_OVER_READ_MAX),
     DRAW(sparse, 30, SPARSE_EMBEDDING, SPARSE_BOTH),
-    DRAW(table, 100, 1 << 20, 16 << 20),
+    DRAW(table, 100, 1 << 20, 12 << 20),
     DRAW(late_writes, 30, 1, 4),
     DRAW(realloc, 30, 1, 4),
     DRAW(readback, 30, 1, 4),

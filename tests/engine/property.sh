@@ -45,12 +45,12 @@ one_in() {
 draw_program() {
     local without=
     one_in 6 && return 0
-    draw 7 && program+=(--layers $((4 + drawn)))
-    draw 6 && program+=(--passes $((5 + drawn)))
+    draw 5 && program+=(--layers $((4 + drawn)))
+    draw 5 && program+=(--passes $((5 + drawn)))
     pick 4M 2M,6M,4M 3145728,2097152,5000000 2M,2M,8M 2097156,4194304 3M,2M,6291456 && program+=(--sizes "$picked")
     pick direct struct extra ex cooperative descriptor direct
     one_in 6 || program+=(--pointers "$picked")
-    pick embedding experts both && one_in 8 && program+=(--sparse "$picked")
+    pick embedding experts both && one_in 10 && program+=(--sparse "$picked")
     pick vmm handle async pool
     if one_in 3; then
         program+=(--alloc "$picked")
