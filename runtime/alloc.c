@@ -476,6 +476,10 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
     if (engine == NULL || bytes > ov_arena_bytes) {
         return ov_cu->cuMemAlloc_v2(out, bytes);
     }
+    CUresult refused = ov_capture_refuses();
+    if (refused != CUDA_SUCCESS) {
+        return refused;
+    }
     if (bytes >= OV_ARENA_LEAST && ov_sizes_hold(&ov_opt.exclude, bytes)) {
         return alloc_excluded(engine, out, bytes);
     }
@@ -565,7 +569,7 @@ void ov_allocs_reap(struct ov_engine *engine)
     }
 }
 
-static CUresult free_pages(struct ov_engine *engine, CUdeviceptr address)
+CUresult ov_alloc_free(struct ov_engine *engine, CUdeviceptr address)
 {
     struct ov_exclusive section;
     CUresult result = ov_exclusive_begin(engine, &section);
@@ -588,7 +592,8 @@ CUresult ov_mem_free(CUdeviceptr address)
 {
     struct ov_engine *engine = ov_engine_of(address);
     if (engine != NULL) {
-        return free_pages(engine, address);
+        CUresult refused = ov_capture_refuses();
+        return refused != CUDA_SUCCESS ? refused : ov_alloc_free(engine, address);
     }
     struct ov_other *other[OV_DEVICES] = {NULL};
     for (int slice = 0; slice < OV_DEVICES && address != 0; slice++) {

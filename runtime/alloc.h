@@ -68,6 +68,8 @@ void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc);
 bool ov_small_fits(struct ov_engine *engine, size_t bytes);
 /* cuMemAlloc of whole pages. Takes locks. */
 CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
+/* Frees the allocation of the arena that begins there. What it holds is given back later when somebody captures. */
+CUresult ov_alloc_free(struct ov_engine *engine, CUdeviceptr address);
 /* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it.
  * Without the lock. */
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost);

@@ -382,6 +382,19 @@ void ov_engine_close(struct ov_engine *engine)
     forget_engine(engine);
 }
 
+/* The query of an event is refused exactly when an allocation is, and does nothing else. */
+CUresult ov_capture_refuses(void)
+{
+    CUevent event;
+    if (atomic_load_explicit(&ov_captures, memory_order_relaxed) == 0 ||
+        ov_cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ov_cu->cuEventQuery(event);
+    (void)ov_cu->cuEventDestroy_v2(event);
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
 bool ov_capturing(CUstream stream)
 {
     if (atomic_load_explicit(&ov_captures, memory_order_relaxed) == 0) {

@@ -148,5 +148,9 @@ void ov_note_foreign(struct ov_engine *engine, CUcontext context);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);
+/* Memory that the driver gives by cuMemAlloc and takes by cuMemFree is not to be had while the caller's thread, or in
+ * global mode any thread, captures: such a call fails and breaks the capture. What the driver would say to one, and
+ * what it would do to the capture. Free of a driver call while nobody captures. */
+CUresult ov_capture_refuses(void);
 
 #endif

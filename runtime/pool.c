@@ -368,7 +368,7 @@ bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
         }
         pthread_mutex_unlock(&engine->lock);
     }
-    *result = laid ? CUDA_SUCCESS : ov_mem_free(address);
+    *result = laid ? CUDA_SUCCESS : ov_alloc_free(engine, address);
     return true;
 }
 

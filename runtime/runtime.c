@@ -51,6 +51,7 @@ void ov_runtime_attach(const struct ov_driver *driver, const char *missing)
                missing);
         return;
     }
+    ov_gate_set_up();
     atomic_store(&ov_state, OV_IDLE);
 }
 

@@ -1,5 +1,5 @@
 /*
- * runtime.h - everything the shim tells the engine, and nothing else. shim/ includes only this and thread.h, driver.h.
+ * runtime.h - everything the shim tells the engine, and nothing else. shim/ includes only this, and what it includes.
  *
  * The house
  *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
@@ -49,6 +49,7 @@
 #include <stdint.h>
 
 #include "driver.h"
+#include "gate.h"
 #include "thread.h"
 
 /* Life. attach: called once by the resolver, when the driver's table is complete; reads the options; sets ov_state.
@@ -174,6 +175,30 @@ struct ov_launch {
     unsigned units;
     uint32_t unit[OV_LAUNCH_UNITS]; /* held in the ring until end */
 };
+/* Fields that have another value in few forms are left at the usual one; those of the engine are set by begin. */
+static inline void ov_launch_describe(struct ov_launch *launch, CUfunction function, CUstream stream, void **params,
+                                      void **extra)
+{
+    launch->function = function;
+    launch->stream = stream;
+    launch->params = params;
+    launch->extra = extra;
+    launch->opaque = launch->programmatic = false;
+}
+/* True: nothing is or will be streamed while this thread is where it is: it launches at once, without begin and end,
+ * and calls ov_gate_leave. What all launches cost while everything fits. */
+static inline bool ov_launch_is_idle(void)
+{
+    if (atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED) {
+        return false;
+    }
+    ov_gate_enter();
+    if (__builtin_expect(atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED, 1)) {
+        return true;
+    }
+    ov_gate_leave();
+    return false;
+}
 CUresult ov_launch_begin(struct ov_launch *launch);
 void ov_launch_end(struct ov_launch *launch, CUresult result);
 

@@ -21,7 +21,7 @@ enum ov_state { OV_INERT = 0, OV_IDLE, OV_ARMED };
 struct ov_self {
     int inside;                     /* depth inside the driver */
     int gate_depth;                 /* how often this thread holds the gate (gate.h) */
-    struct ov_gate_slot *gate_slot; /* this thread's place in the gate's list, NULL before its first pass */
+    struct ov_gate_slot *gate_slot; /* this thread's place at the gate, NULL before its first passage */
 };
 
 extern _Thread_local struct ov_self ov_self;

@@ -4,17 +4,26 @@
  */
 #include "hook.h"
 
-/* What every form does; `...` initialises struct ov_launch. */
-#define LAUNCH_BODY(name, params_, args, ...)       \
-    CUresult ov_body_##name params_                 \
-    {                                               \
-        struct ov_launch launch = {__VA_ARGS__};    \
-        CUresult result = ov_launch_begin(&launch); \
-        if (result == CUDA_SUCCESS) {               \
-            result = OV_REAL(name, args);           \
-            ov_launch_end(&launch, result);         \
-        }                                           \
-        return result;                              \
+/* What every form does. `...`: assignments for launches that are not described completely by their function, stream and
+ * parameters. */
+#define LAUNCH_BODY(name, params_, args, function_, stream_, parameters, extra_, ...) \
+    CUresult ov_body_##name params_                                                   \
+    {                                                                                 \
+        CUresult result;                                                              \
+        if (OV_LIKELY(ov_launch_is_idle())) {                                         \
+            result = OV_REAL(name, args);                                             \
+            ov_gate_leave();                                                          \
+            return result;                                                            \
+        }                                                                             \
+        struct ov_launch launch;                                                      \
+        ov_launch_describe(&launch, function_, stream_, parameters, extra_);          \
+        __VA_ARGS__;                                                                  \
+        result = ov_launch_begin(&launch);                                            \
+        if (result == CUDA_SUCCESS) {                                                 \
+            result = OV_REAL(name, args);                                             \
+            ov_launch_end(&launch, result);                                           \
+        }                                                                             \
+        return result;                                                                \
     }
 
 #define GRID_PARAMS                                                                                             \
@@ -22,11 +31,11 @@
         unsigned block_z, unsigned shared_bytes, CUstream stream, void **params
 #define GRID_ARGS function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params
 
-#define GRID_BODIES(suffix)                                                                                    \
-    LAUNCH_BODY(cuLaunchKernel##suffix, (GRID_PARAMS, void **extra), (GRID_ARGS, extra), .function = function, \
-                .stream = OV_STREAM(suffix, stream), .params = params, .extra = extra)                         \
-    LAUNCH_BODY(cuLaunchCooperativeKernel##suffix, (GRID_PARAMS), (GRID_ARGS), .function = function,           \
-                .stream = OV_STREAM(suffix, stream), .params = params)
+#define GRID_BODIES(suffix)                                                                                         \
+    LAUNCH_BODY(cuLaunchKernel##suffix, (GRID_PARAMS, void **extra), (GRID_ARGS, extra), function,                  \
+                OV_STREAM(suffix, stream), params, extra, )                                                         \
+    LAUNCH_BODY(cuLaunchCooperativeKernel##suffix, (GRID_PARAMS), (GRID_ARGS), function, OV_STREAM(suffix, stream), \
+                params, NULL, )
 
 GRID_BODIES()
 GRID_BODIES(_ptsz)
@@ -81,13 +90,14 @@ static const CUlaunchConfig *put_in_order(struct in_order *copy, const CUlaunchC
     CUresult ov_body_cuLaunchKernelEx##suffix(const CUlaunchConfig *config, CUfunction function, void **params,      \
                                               void **extra)                                                          \
     {                                                                                                                \
-        struct ov_launch launch = {                                                                                  \
-            .function = function,                                                                                    \
-            .stream = OV_STREAM(suffix, config_stream(config)),                                                      \
-            .params = params,                                                                                        \
-            .extra = extra,                                                                                          \
-            .programmatic = config != NULL && is_programmatic(config),                                               \
-        };                                                                                                           \
+        if (OV_LIKELY(ov_launch_is_idle())) {                                                                        \
+            const CUresult done = OV_REAL(cuLaunchKernelEx##suffix, (config, function, params, extra));              \
+            ov_gate_leave();                                                                                         \
+            return done;                                                                                             \
+        }                                                                                                            \
+        struct ov_launch launch;                                                                                     \
+        ov_launch_describe(&launch, function, OV_STREAM(suffix, config_stream(config)), params, extra);              \
+        launch.programmatic = config != NULL && is_programmatic(config);                                             \
         CUresult result = ov_launch_begin(&launch);                                                                  \
         if (result != CUDA_SUCCESS) {                                                                                \
             return result;                                                                                           \
@@ -104,14 +114,13 @@ EX_BODIES()
 EX_BODIES(_ptsz)
 
 /* Parameters of these were set one by one before, or belong to several devices: they cannot be seen. */
-LAUNCH_BODY(cuLaunch, (CUfunction function), (function), .function = function, .stream = CU_STREAM_LEGACY,
-            .opaque = true)
+LAUNCH_BODY(cuLaunch, (CUfunction function), (function), function, CU_STREAM_LEGACY, NULL, NULL, launch.opaque = true)
 LAUNCH_BODY(cuLaunchGrid, (CUfunction function, int grid_width, int grid_height), (function, grid_width, grid_height),
-            .function = function, .stream = CU_STREAM_LEGACY, .opaque = true)
+            function, CU_STREAM_LEGACY, NULL, NULL, launch.opaque = true)
 LAUNCH_BODY(cuLaunchGridAsync, (CUfunction function, int grid_width, int grid_height, CUstream stream),
-            (function, grid_width, grid_height, stream), .function = function, .stream = OV_STREAM(, stream),
-            .opaque = true)
+            (function, grid_width, grid_height, stream), function, OV_STREAM(, stream), NULL, NULL,
+            launch.opaque = true)
 LAUNCH_BODY(cuLaunchCooperativeKernelMultiDevice, (CUDA_LAUNCH_PARAMS * launches, unsigned count, unsigned flags),
-            (launches, count, flags), .function = launches != NULL && count > 0 ? launches[0].function : NULL,
-            .stream = launches != NULL && count > 0 ? OV_STREAM(, launches[0].hStream) : CU_STREAM_LEGACY,
-            .opaque = true)
+            (launches, count, flags), launches != NULL && count > 0 ? launches[0].function : NULL,
+            launches != NULL && count > 0 ? OV_STREAM(, launches[0].hStream) : CU_STREAM_LEGACY, NULL, NULL,
+            launch.opaque = true)

@@ -26,6 +26,7 @@
 
 #define OV_HIDDEN              __attribute__((visibility("hidden")))
 #define OV_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define OV_LIKELY(condition)   __builtin_expect(!!(condition), 1)
 
 /* Written once, before the engine is attached. */
 extern OV_HIDDEN struct ov_driver ov_driver_table;

@@ -124,11 +124,7 @@ static void move_weight(struct stack_model *model, uint64_t n)
             }
         }
     }
-    if (model->executable) {
-        GPU(cuGraphExecDestroy, model->executable);
-        GPU(cuGraphDestroy, model->graph);
-        model->executable = NULL;
-    }
+    stack_graphs_moved(model);
 }
 
 /* ---- Read back */

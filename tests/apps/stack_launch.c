@@ -52,7 +52,7 @@ static void describe(struct call *c)
     memset(shape, 0, sizeof *shape);
     shape->count = c->launch->count;
     shape->width = (uint32_t)o->width;
-    shape->salt = c->launch->salt + (uint32_t)c->lane;
+    shape->salt = c->launch->salt + (uint32_t)c->lane + (o->vary ? 64 * (uint32_t)c->pass : 0);
     shape->over_bytes = (uint32_t)o->over_read;
     for (uint32_t k = 0; k < STACK_FUSED; k++) {
         const bool used = k < c->launch->count;

@@ -394,10 +394,7 @@ void stack_model_close(struct stack_model *model)
     const CUdeviceptr owned[] = {model->workspace[0],     model->workspace[1],   model->cache,
                                  model->tables.embedding, model->tables.experts, model->tables.ids};
     stack_device_use(&model->device[0]);
-    if (model->executable) {
-        GPU(cuGraphExecDestroy, model->executable);
-        GPU(cuGraphDestroy, model->graph);
-    }
+    stack_graphs_drop(model);
     stack_change_settle(model);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) {
         if (owned[i]) {

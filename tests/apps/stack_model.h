@@ -10,7 +10,7 @@
  * ordering.
  *
  * Files: stack_model.c builds and frees; stack_launch.c one layer's launches, in every pointer style; stack_pass.c a
- * pass, directly or as a graph; stack_change.c what happens between passes.
+ * pass; stack_graph.c its layers as graphs; stack_change.c what happens between passes.
  */
 #ifndef STACK_MODEL_H
 #define STACK_MODEL_H
@@ -18,11 +18,11 @@
 #include "stack_kernels.h"
 #include "stack_pool.h"
 
-#define STACK_KERNELS(K)                                                                                              \
-    K(one)                                                                                                            \
-    K(fused)                                                                                                          \
-    K(struct) K(table) K(point) K(descriptor) K(descriptor_stored) K(embed) K(experts) K(update) K(scratch) K(append) \
-        K(attend)
+#define STACK_KERNELS(K) \
+    K(one)               \
+    K(fused)             \
+    K(struct)            \
+    K(table) K(point) K(descriptor) K(descriptor_stored) K(embed) K(experts) K(update) K(scratch) K(append) K(attend)
 
 enum stack_kernel {
 #define STACK_KERNEL_ID(name) KERNEL_##name,
@@ -84,12 +84,25 @@ struct stack_tables {
     uint64_t rows, expert_bytes;
 };
 
-/* Tables that the host stores its addresses in and kernels read in place: STACK_FUSED addresses for each launch, lane and
- * pass, so that none is stored over while it may be read. */
+/* Tables that the host stores its addresses in and kernels read in place: STACK_FUSED addresses for each launch, lane
+ * and pass, so that none is stored over while it may be read. */
 struct stack_host_tables {
     uint64_t *host;
     CUdeviceptr address;
     CUdeviceptr managed; /* 0: pinned */
+};
+
+/* An executable graph of a part of a pass, and the graph that it was made of. */
+struct stack_graph {
+    CUgraph graph;
+    CUgraphExec executable; /* NULL: nothing captured, or addresses changed since */
+};
+
+/* Where the current activation of a lane is while its layers run. */
+struct stack_place {
+    struct stack_device *device;
+    uint64_t stream; /* index of its device's stream */
+    int side;        /* which of the two activations */
 };
 
 struct stack_model {
@@ -103,14 +116,14 @@ struct stack_model {
     uint64_t *order; /* layers in call order */
     struct stack_tables tables;
     struct stack_host_tables host_tables; /* for the styles that need them */
-    CUdeviceptr workspace[2], cache; /* workspace[1] comes with --grow */
+    CUdeviceptr workspace[2], cache;      /* workspace[1] comes with --grow */
     uint64_t workspace_bytes[2], cache_rows, rows_used;
     struct stack_chunk *first_chunk, **last_chunk;
     struct stack_slab *slab;  /* the newest pinned slab, chunks are carved from it */
     CUdeviceptr borrowed[64]; /* scratch of device 0 that the coming pass may still use */
     size_t borrowed_count;
-    CUgraph graph;
-    CUgraphExec executable; /* NULL: nothing captured, or addresses changed since */
+    struct stack_graph graph[STACK_MAX_GRAPHS]; /* of turn t and part p: t * parts + p */
+    struct stack_place place[64];               /* of each lane, from one part of a pass to the next */
     CUevent begin, end;
     double *pass_ms;
 };
@@ -139,6 +152,16 @@ void stack_launch_run(struct stack_model *model, const struct stack_launch *laun
 
 /* ---- stack_pass.c */
 void stack_pass_run(struct stack_model *model, uint64_t pass);
+/* The layers of one of `parts` parts of a pass, in order: the first begins it, the last ends it. */
+void stack_pass_layers(struct stack_model *model, uint64_t pass, uint64_t part, uint64_t parts);
+
+/* ---- stack_graph.c */
+/* Whether the layers of this pass are launched as graphs. */
+bool stack_graph_turn(const struct stack_model *model, uint64_t pass);
+void stack_graph_run(struct stack_model *model, uint64_t pass);
+/* Weights have other addresses from now on. */
+void stack_graphs_moved(struct stack_model *model);
+void stack_graphs_drop(struct stack_model *model);
 
 /* ---- stack_change.c */
 void stack_change_before(struct stack_model *model, uint64_t pass);

@@ -214,6 +214,10 @@ static void validate(const struct stack_options *o)
     require(o->devices >= 1 && o->devices <= STACK_MAX_DEVICES, "--devices must be 1 to 16");
     require(o->devices <= o->layers, "--devices must not exceed --layers");
     require(!o->graph || o->devices == 1, "--graph captures one device only");
+    require(o->graph_turns >= 1 && o->graph_parts >= 1 && o->graph_turns * o->graph_parts <= STACK_MAX_GRAPHS,
+            "--graph-turns times --graph-parts must be 1 to 64");
+    require(o->graph_parts == 1 || (o->streams == 1 && o->graph_parts <= o->layers),
+            "--graph-parts needs --streams 1 and as many --layers");
     require(!o->over_read || (o->alloc == ALLOC_ONE && o->over_read <= STACK_OVER_READ_MAX),
             "--over-read needs --alloc one and is 4K at most");
     require(!o->cache || o->cache >= 8 * o->width, "--cache must hold two activations");

@@ -44,9 +44,16 @@ enum stack_alloc { ALLOC_EACH, ALLOC_ONE, ALLOC_SEGMENTS, ALLOC_VMM, ALLOC_HANDL
 enum stack_sparse { SPARSE_NONE, SPARSE_EMBEDDING, SPARSE_EXPERTS, SPARSE_BOTH };
 enum stack_sync { SYNC_PASS, SYNC_NONE, SYNC_EVENT, SYNC_QUERY };
 enum stack_capture { CAPTURE_GLOBAL, CAPTURE_THREAD, CAPTURE_RELAXED };
+enum stack_keep { KEEP_AS_IS, KEEP_NOT, KEEP_UPDATED, KEEP_SET };
 enum stack_upload { UPLOAD_SYNC, UPLOAD_ASYNC };
 
-enum { STACK_MAX_SIZES = 64, STACK_MAX_STREAMS = 16, STACK_MAX_DEVICES = 16, STACK_OVER_READ_MAX = 4096 };
+enum {
+    STACK_MAX_SIZES = 64,
+    STACK_MAX_STREAMS = 16,
+    STACK_MAX_DEVICES = 16,
+    STACK_OVER_READ_MAX = 4096,
+    STACK_MAX_GRAPHS = 64
+};
 
 /* Defaults, then the command line, then (--random) the draw. Ends the process with a line on stderr when something is
  * wrong, and with the help on stdout after --help. `entry` is needed before a driver call is possible, so nothing here

@@ -1,17 +1,9 @@
 /*
- * stack_pass.c: one pass: what reads the sparse tables, the cache and the workspace, then the layers, directly or as a
- * graph.
+ * stack_pass.c: one pass: what reads the sparse tables, the cache and the workspace, then the layers.
  */
 #include "stack_model.h"
 
 #include <string.h>
-
-/* Where the current activation of a lane is while its layers run. */
-struct place {
-    struct stack_device *device;
-    uint64_t stream; /* index of its device's stream */
-    int side;        /* which of the two activations */
-};
 
 /* Work submitted to `to` from now on comes after everything submitted to `from` so far. */
 static void follow(struct stack_device *from, uint64_t from_stream, struct stack_device *to, uint64_t to_stream)
@@ -111,7 +103,7 @@ static void before_layers(struct stack_model *model, uint64_t pass)
 /* ---- The layers */
 
 /* Brings a lane's activation to `device`, and makes `stream` there follow what wrote it. */
-static void move_lane(struct stack_model *model, struct place *at, uint64_t lane, struct stack_device *device,
+static void move_lane(struct stack_model *model, struct stack_place *at, uint64_t lane, struct stack_device *device,
                       uint64_t stream)
 {
     follow(at->device, at->stream, device, stream);
@@ -125,7 +117,7 @@ static void move_lane(struct stack_model *model, struct place *at, uint64_t lane
     at->stream = stream;
 }
 
-static void run_layer(struct stack_model *model, struct place *at, uint64_t lane, uint64_t pass, uint64_t layer)
+static void run_layer(struct stack_model *model, struct stack_place *at, uint64_t lane, uint64_t pass, uint64_t layer)
 {
     for (uint64_t l = 0; l < model->launch_count; l++) {
         const struct stack_launch *launch = &model->launch[l];
@@ -149,14 +141,30 @@ static bool layer_of(const struct stack_model *model, uint64_t pass, uint64_t po
     return true;
 }
 
-static void run_layers(struct stack_model *model, uint64_t pass)
+static void begin_layers(struct stack_model *model)
+{
+    for (uint64_t lane = 0; lane < model->options->lanes; lane++) {
+        model->place[lane] = (struct stack_place){.device = &model->device[0]};
+    }
+}
+
+static void end_layers(struct stack_model *model)
+{
+    for (uint64_t lane = 0; lane < model->options->lanes; lane++) {
+        move_lane(model, &model->place[lane], lane, &model->device[0], 0);
+        if (model->place[lane].side == 1) {
+            copy_back(model, &model->device[0], 0, lane);
+        }
+    }
+}
+
+void stack_pass_layers(struct stack_model *model, uint64_t pass, uint64_t part, uint64_t parts)
 {
     const struct stack_options *o = model->options;
-    struct place at[64];
-    for (uint64_t lane = 0; lane < o->lanes; lane++) {
-        at[lane] = (struct place){.device = &model->device[0]};
+    if (part == 0) {
+        begin_layers(model);
     }
-    for (uint64_t position = 0; position < o->layers; position++) {
+    for (uint64_t position = o->layers * part / parts; position < o->layers * (part + 1) / parts; position++) {
         uint64_t layer;
         if (!layer_of(model, pass, position, &layer)) {
             continue;
@@ -164,27 +172,13 @@ static void run_layers(struct stack_model *model, uint64_t pass)
         struct stack_device *device = &model->device[layer * o->devices / o->layers];
         for (uint64_t lane = 0; lane < o->lanes; lane++) {
             const uint64_t stream = (o->lanes == 1 ? position : lane) % o->streams;
-            move_lane(model, &at[lane], lane, device, stream);
-            run_layer(model, &at[lane], lane, pass, layer);
+            move_lane(model, &model->place[lane], lane, device, stream);
+            run_layer(model, &model->place[lane], lane, pass, layer);
         }
     }
-    for (uint64_t lane = 0; lane < o->lanes; lane++) {
-        move_lane(model, &at[lane], lane, &model->device[0], 0);
-        if (at[lane].side == 1) {
-            copy_back(model, &model->device[0], 0, lane);
-        }
+    if (part + 1 == parts) {
+        end_layers(model);
     }
-}
-
-static void capture_layers(struct stack_model *model, uint64_t pass)
-{
-    static const CUstreamCaptureMode modes[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
-                                                CU_STREAM_CAPTURE_MODE_RELAXED};
-    const CUstream stream = model->device[0].stream[0];
-    GPU(cuStreamBeginCapture, stream, modes[model->options->capture]);
-    run_layers(model, pass);
-    GPU(cuStreamEndCapture, stream, &model->graph);
-    GPU(cuGraphInstantiateWithFlags, &model->executable, model->graph, 0);
 }
 
 /* ---- The pass */
@@ -218,13 +212,10 @@ void stack_pass_run(struct stack_model *model, uint64_t pass)
     stack_device_use(main_device);
     GPU(cuEventRecord, model->begin, stream);
     before_layers(model, pass);
-    if (o->graph && pass >= o->graph_after) {
-        if (!model->executable) {
-            capture_layers(model, pass);
-        }
-        GPU(cuGraphLaunch, model->executable, stream);
+    if (stack_graph_turn(model, pass)) {
+        stack_graph_run(model, pass);
     } else {
-        run_layers(model, pass);
+        stack_pass_layers(model, pass, 0, 1);
     }
     for (uint64_t lane = 0; lane < o->lanes; lane++) {
         struct stack_chunk *result = stack_chunk_new(model, 4 * o->width, true);

@@ -88,8 +88,17 @@ static const struct draw {
     DRAW(upload, 50, UPLOAD_ASYNC, UPLOAD_ASYNC),
     DRAW(entry, 50, GPU_ENTRY_DLSYM, GPU_ENTRY_PER_THREAD),
     DRAW(load, 60, GPU_LOAD_LIBRARY, GPU_LOAD_FATBINARY),
-#undef DRAW
 };
+
+/* For --graph given by hand: what the other programs of a seed are does not change with these rows. */
+static const struct draw graph_draws[] = {
+    DRAW(graph_keep, 70, KEEP_NOT, KEEP_SET),
+    DRAW(graph_eager, 40, 2, 4),
+    DRAW(graph_turns, 30, 2, 3),
+    DRAW(graph_parts, 30, 2, 4),
+    DRAW(vary, 50, 1, 1),
+};
+#undef DRAW
 
 /* Options that exclude each other: the later one gives way, unless it was given by hand. */
 static void make_consistent(struct stack_options *o)
@@ -108,6 +117,9 @@ static void make_consistent(struct stack_options *o)
     }
     if (o->graph && o->threads > 1 && o->capture == CAPTURE_GLOBAL) {
         o->capture = CAPTURE_RELAXED;
+    }
+    if (o->streams > 1 || o->graph_parts > o->layers) {
+        o->graph_parts = 1;
     }
     o->workspace = o->workspace / 4 * 4;
     o->over_read = o->over_read / 4 * 4;
@@ -128,17 +140,25 @@ static size_t row_of(size_t offset)
     return row;
 }
 
-void stack_options_draw(struct stack_options *options, const bool *given)
+static void draw_rows(struct stack_options *options, const bool *given, const struct draw *draw, size_t count,
+                      uint64_t *state)
 {
-    uint64_t state = options->seed * 0x2545F4914F6CDD1Du + 1;
-    for (size_t i = 0; i < sizeof draws / sizeof *draws; i++) {
-        const struct draw *draw = &draws[i];
-        const bool drawn = next(&state) % 100 < draw->percent;
-        const uint64_t value = between(&state, draw->low, draw->high);
+    for (; count > 0; draw++, count--) {
+        const bool drawn = next(state) % 100 < draw->percent;
+        const uint64_t value = between(state, draw->low, draw->high);
         if (drawn && !given[row_of(draw->offset)]) {
             *(uint64_t *)(void *)((char *)options + draw->offset) = value;
         }
     }
+}
+
+void stack_options_draw(struct stack_options *options, const bool *given)
+{
+    uint64_t state = options->seed * 0x2545F4914F6CDD1Du + 1, graph_state = state ^ 0x6772617068u;
+    if (options->graph && given[row_of(offsetof(struct stack_options, graph))]) {
+        draw_rows(options, given, graph_draws, sizeof graph_draws / sizeof *graph_draws, &graph_state);
+    }
+    draw_rows(options, given, draws, sizeof draws / sizeof *draws, &state);
     const uint64_t copies = options->layers * options->weights * options->threads;
     const bool compute_bound = next(&state) % 100 < 30;
     const double ops = (double)between(&state, 1, 2000);

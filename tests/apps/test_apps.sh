@@ -45,6 +45,11 @@ ordering)
     printf '%s\n' '--streams 1' '--streams 3' '--sync none' '--sync event --streams 2' '--sync query' '--graph' \
         '--graph --streams 4 --capture relaxed' '--graph --sync none --capture thread' '--upload async' '--ops 200' |
         same --layers 7 --order random --passes 6 --late-writes 3
+    printf '%s\n' '' '--graph --graph-keep not' '--graph --graph-keep updated' '--graph --graph-keep set --graph-parts 3' \
+        '--graph --graph-keep updated --graph-eager 2 --graph-turns 2' '--graph --graph-keep set --streams 3' |
+        same --layers 7 --vary --passes 8 --realloc 2
+    printf '%s\n' '' '--graph --graph-keep not' '--graph --graph-keep updated' '--graph --graph-keep set' \
+        '--graph --graph-turns 2 --graph-parts 2 --graph-after 1' | same --layers 7 --order alternate --passes 9
     printf -- '--streams %s\n' 1 2 4 | same --lanes 4 --order alternate --passes 5
     ;;
 entries)
@@ -85,7 +90,7 @@ memory)
     grep -q 'out of memory: cuMemAlloc of 4194304 bytes for a weight' <<<"$out" || fail "message: $out"
     ;;
 options)
-    for wrong in '--no-such-option' '--bytes 5' '--layers 0' '--fused 9' '--order sideways' '--over-read 64' \
+    for wrong in '--graph-turns 0' '--graph-parts 2 --streams 2' '--no-such-option' '--bytes 5' '--layers 0' '--fused 9' '--order sideways' '--over-read 64' \
         '--layers'; do
         status=0
         # shellcheck disable=SC2086

@@ -7,7 +7,7 @@
 # digest, the simulated driver must find no race, no illegal access and never more device memory than the budget
 # (SIM_LIMIT), and the shim must log no error. Folder COUNTS gets a file that says how many programs ran, streamed
 # weights, and had more than one plan, for `property.sh share COUNTS`: of all programs together, 40 % have to stream and
-# 10 % to change their plan, or nothing was proved.
+# 10 % to change their plan, or nothing was proved. STACK_OPTIONS: given to every program.
 set -euo pipefail
 if [ "$1" = share ]; then
     cat "$2"/* | awk '{ ran += $1; streamed += $2; replanned += $3 }
@@ -89,7 +89,8 @@ fail() { # SEED WHY
 
 run_seed() {
     local seed=$1 peak_bytes status=0 wanted got complaint
-    program=() options=()
+    read -ra program <<<"${STACK_OPTIONS:-}"
+    options=()
     seed_draws "$seed"
     draw_program
     SIM_REPORT=$work/report timeout 120 "$stack" --random --seed "$seed" "${program[@]}" >"$work/out" 2>"$work/err" ||

@@ -2,7 +2,7 @@
  * The same small programs on any driver: prints one line a step, so that the lines of a real driver and of the
  * simulated one can be laid side by side (driver_compare.sh). It finds libcuda.so.1 as every program does, by dlopen.
  *
- *     driver_compare [--images FOLDER] [--fixtures FOLDER] [--lost] [--list] [PROGRAM...]
+ *     driver_compare [--images FOLDER] [--fixtures FOLDER] [--lost] [--all] [--list] [PROGRAM...]
  *
  * FOLDER holds probe.fatbin (tests/kernels/images) and the images of tests/sim/fixtures. Each program runs in a process
  * of its own. Only answers are printed: error codes, counts, flags, contents; never addresses or times, which may
@@ -141,25 +141,30 @@ CUevent event_of(unsigned flags)
 struct program {
     const char *name;
     void (*run)(void);
-    int loses_context;
+    enum { ALWAYS, WITH_LOST, WITH_ALL } when; /* it loses the context; it is not among the answers that are kept */
 };
 
 static const struct program programs[] = {
-    {"uninitialised", run_uninitialised, 0},
-    {"getproc", run_getproc, 0},
-    {"module", run_module, 0},
-    {"library", run_library, 0},
-    {"launch", run_launch, 0},
-    {"memory", run_memory, 0},
-    {"vmm", run_vmm, 0},
-    {"stream", run_stream, 0},
-    {"modes", run_modes, 0},
-    {"capture", run_capture, 0},
-    {"graph", run_graph, 0},
-    {"update", run_update, 0},
-    {"readonly_store", run_readonly_store, 1},
-    {"readonly_copy", run_readonly_copy, 1},
-    {"unmapped", run_unmapped, 1},
+    {"uninitialised", run_uninitialised, ALWAYS},
+    {"getproc", run_getproc, ALWAYS},
+    {"module", run_module, ALWAYS},
+    {"library", run_library, ALWAYS},
+    {"launch", run_launch, ALWAYS},
+    {"memory", run_memory, ALWAYS},
+    {"vmm", run_vmm, ALWAYS},
+    {"stream", run_stream, ALWAYS},
+    {"modes", run_modes, ALWAYS},
+    {"capture", run_capture, ALWAYS},
+    {"graph", run_graph, ALWAYS},
+    {"update", run_update, ALWAYS},
+    {"rules_update", run_rules_update, WITH_ALL},
+    {"rules_edges", run_rules_edges, WITH_ALL},
+    {"rules_conditional", run_rules_conditional, WITH_ALL},
+    {"rules_memory", run_rules_memory, WITH_ALL},
+    {"rules_updatable", run_rules_updatable, WITH_ALL},
+    {"readonly_store", run_readonly_store, WITH_LOST},
+    {"readonly_copy", run_readonly_copy, WITH_LOST},
+    {"unmapped", run_unmapped, WITH_LOST},
 };
 
 static void run(const struct program *program)
@@ -183,11 +188,13 @@ static void run(const struct program *program)
 
 int main(int argc, char **argv)
 {
-    int lost = 0, first = 1;
+    int lost = 0, all = 0, first = 1;
     setvbuf(stdout, NULL, _IOLBF, 0); /* a program may crash */
     for (; first < argc && argv[first][0] == '-'; first++) {
         if (strcmp(argv[first], "--lost") == 0)
             lost = 1;
+        else if (strcmp(argv[first], "--all") == 0)
+            all = 1;
         else if (strcmp(argv[first], "--images") == 0 && first + 1 < argc)
             images = argv[++first];
         else if (strcmp(argv[first], "--fixtures") == 0 && first + 1 < argc)
@@ -203,7 +210,7 @@ int main(int argc, char **argv)
             return 0;
     }
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
-        int wanted = first == argc && (lost || !programs[i].loses_context);
+        int wanted = first == argc && (lost || programs[i].when != WITH_LOST) && (all || programs[i].when != WITH_ALL);
         for (int k = first; k < argc; k++)
             wanted |= strcmp(argv[k], programs[i].name) == 0;
         if (wanted)

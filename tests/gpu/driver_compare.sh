@@ -1,7 +1,8 @@
 #!/bin/sh
 # Lays the answers of a real driver beside those of the simulated one.
 #
-#   driver_compare.sh BUILD            on a machine with both: runs both and shows where they differ
+#   driver_compare.sh BUILD            on a machine with both: runs both and shows where they differ, also in rules that are
+#                                      taken from the documentation so far
 #   driver_compare.sh BUILD REAL.txt   compares with answers that were printed on another machine:
 #                                      there, `driver_compare --images ... --fixtures ... --lost > REAL.txt` is enough
 #
@@ -18,10 +19,12 @@ trap 'rm -rf "$folder"' EXIT
 
 answers() { # library path
     LD_LIBRARY_PATH=$1 SIM_KERNELS=$build/tests/kernels/libsimkernels.so "$build/tests/sim/driver_compare" \
-        --images "$root/tests/kernels/images" --fixtures "$root/tests/sim/fixtures" --lost 2>/dev/null
+        --images "$root/tests/kernels/images" --fixtures "$root/tests/sim/fixtures" --lost $all 2>/dev/null
 }
 
+all=--all
 if [ $# -eq 2 ]; then
+    all=
     cp "$2" "$folder/real"
 else
     answers "${LD_LIBRARY_PATH:-}" >"$folder/real" || exit $?

@@ -6,6 +6,7 @@
 #   CLIENTS   folder with llama_pass.py and jax_mlp.py; without it they are left out
 #   OUT       folder for the logs (default: a new one in /tmp)
 #   ONLY      a pattern: which programs
+#   GPU       number of the device to use (default 0); the pair of ranks takes the first two
 #
 # Shown for each: same md5, device memory as the driver reports it against budget and context, the pass against the link
 # (bytes that are streamed over the link's peak, in the same session) or against the resident run, and how long the first
@@ -18,12 +19,14 @@ lib=$build/shim/libovershot.so
 [ -f "$lib" ] || lib=$build/bin/libovershot.so
 out=${OUT:-$(mktemp -d /tmp/overshot-programs.XXXXXX)}
 export PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+gpu=${GPU:-0}
+export CUDA_VISIBLE_DEVICES=$gpu
 failed=0
 
 sample() { # FILE: the largest memory in use on the first device, until killed
     local peak=0 used
     while :; do
-        used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i 0 2>/dev/null || echo 0)
+        used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -i "$gpu" 2>/dev/null || echo 0)
         [ "$used" -gt "$peak" ] && { peak=$used; echo "$peak" >"$1"; }
         sleep 0.2
     done
@@ -47,14 +50,19 @@ number() { sed -n "s/.*$2.*/\1/p" "$out/$1.log" | tail -1; }
 sums() { grep -o 'md5 [0-9a-f]*\( [0-9a-f]\{32\}\)*' "$out/$1.log" | sort | tr '\n' ' '; }
 rate() { awk -v mib="$1" -v ms="$2" -v peak="$3" 'BEGIN { if (ms > 0) printf "%.3f", mib * 1048576 / ms * 1e-6 / peak; else print 0 }'; }
 
-# BUDGET in MiB. The variables of the program stand in front of its command, as for env.
+# BUDGET in MiB. The variables of the program stand in front of its command, as for env; those of overshot are in
+# SETTINGS. WITHOUT names an earlier program that is the same one without overshot.
 program() { # NAME BUDGET COMMAND...
     local name=$1 budget=$2
     shift 2
     [[ $name =~ ${ONLY:-.} ]] || return 0
     echo "== $name, budget $budget MiB"
-    run "$name.plain" env "$@" || return 0
-    run "$name.shim" env LD_PRELOAD="$lib" OVERSHOT_BUDGET="${budget}M" OVERSHOT_SUMMARY=1 OVERSHOT_LOG="${LOG:-info}" "$@" || return 0
+    if [ -n "${WITHOUT:-}" ] && [ -f "$out/$WITHOUT.plain.log" ]; then
+        cp "$out/$WITHOUT.plain.log" "$out/$name.plain.log" && cp "$out/$WITHOUT.plain.mem" "$out/$name.plain.mem"
+    else
+        run "$name.plain" env "$@" || return 0
+    fi
+    run "$name.shim" env LD_PRELOAD="$lib" OVERSHOT_BUDGET="${budget}M" OVERSHOT_SUMMARY=1 OVERSHOT_LOG="${LOG:-info}" ${SETTINGS:-} "$@" || return 0
     local streamed pass plain first gb context
     check "$([ -n "$(sums "$name.plain")" ] && [ "$(sums "$name.plain")" = "$(sums "$name.shim")" ] && echo 1)" "same md5: $(sums "$name.shim" | cut -c1-80)"
     context=$(($(cat "$out/context.mem") + 300)) # and what libraries load beside it, which no allocation of the program's is
@@ -74,17 +82,23 @@ echo "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head 
 here=$here/programs
 if [ -n "${CLIENTS:-}" ]; then
     program llama_2g 2048 N=6 python3 "$CLIENTS/llama_pass.py"
-    program llama_expandable 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 "$CLIENTS/llama_pass.py"
-    program llama_async 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync python3 "$CLIENTS/llama_pass.py"
-    program jax 1100 python3 "$CLIENTS/jax_mlp.py"
-    program graph 2048 python3 "$CLIENTS/graph_pass.py"
+    WITHOUT=llama_2g program llama_expandable 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 "$CLIENTS/llama_pass.py"
+    WITHOUT=llama_2g program llama_async 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync python3 "$CLIENTS/llama_pass.py"
+    # JAX maps 75 % of the memory there is before anything else; so it is told of less than the whole device.
+    SETTINGS=OVERSHOT_REPORT=6G program jax 1100 python3 "$CLIENTS/jax_mlp.py"
+    program graph 2048 N=20 python3 "$CLIENTS/graph_pass.py"
+    WITHOUT=graph program graph_half 3072 N=20 python3 "$CLIENTS/graph_pass.py"
 fi
 program cupy 2048 python3 "$here/cupy_mlp.py"
 program triton 2048 python3 "$here/triton_mlp.py"
 program mixtral 2048 python3 "$here/mixtral_pass.py"
 program gpt2 2048 python3 "$here/gpt2_pass.py"
+program compile 1536 python3 "$here/compile_pass.py"
+program generate 1536 python3 "$here/generate_pass.py"
+program decode 2048 python3 "$here/decode_graph.py"
 program share 1024 python3 "$here/share_tensor.py"
 if [ "$(nvidia-smi -L | wc -l)" -ge 2 ]; then
+    export CUDA_VISIBLE_DEVICES=0,1
     program tensor_parallel 1536 torchrun --nproc-per-node 2 "$here/tensor_parallel.py"
 fi
 echo "logs: $out"

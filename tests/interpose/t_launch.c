@@ -144,14 +144,16 @@ static void several_devices(void)
     CHECK(elf_cuLaunchCooperativeKernelMultiDevice(NULL, 0, 0) == CUDA_SUCCESS);
 }
 
-/* While everything fits, the engine is asked all the same: it keeps the gate. */
+/* While everything fits, launches only keep the gate. */
 static void idle(void)
 {
     const CUlaunchConfig config = {1, 2, 3, 4, 5, 6, 7, STREAM, NULL, 0};
     attach();
     CHECK(elf_cuLaunchKernel(FUNCTION, 1, 2, 3, 4, 5, 6, 7, STREAM, params, NULL) == CUDA_SUCCESS);
+    EXPECT("gate entered", "driver cuLaunchKernel", arrived("cuLaunchKernel", STREAM, params, NULL), "gate left");
     CHECK(elf_cuLaunchKernelEx(&config, FUNCTION, params, NULL) == CUDA_SUCCESS);
-    CHECK(recorded("launch_begin") == 2 && recorded("arrived") == 2);
+    CHECK(recorded("launch_begin") == 0 && recorded("arrived") == 1);
+    CHECK(recorded("gate entered") == 1 && recorded("gate left") == 1);
 }
 
 /* The engine refuses: no launch, its error is the program's. */

@@ -48,6 +48,13 @@ const struct sim_kernel *sim_kernels(size_t *count);
 /* Set by the simulator. 0 = mapped and permitted. NULL: everything is permitted. */
 extern int (*sim_access_check)(uint64_t address, uint64_t bytes, int writes);
 
+/* What device code may ask of the driver while a kernel runs. Set by the simulator, like sim_access_check. */
+struct sim_device_calls {
+    void (*set_conditional)(uint64_t handle, unsigned value);
+    void (*update_node)(uint64_t node, uint32_t offset, const void *value, uint32_t bytes);
+};
+extern struct sim_device_calls sim_device_calls;
+
 /* A module global that kernels name in their code: `place` is where they look for its address. The simulator writes
  * there before each launch, since every module that is loaded has its own. */
 struct sim_kernel_global {

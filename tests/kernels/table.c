@@ -13,6 +13,8 @@ enum { MAX_KERNELS = 256, MAX_GLOBALS = 16 };
 
 int (*sim_access_check)(uint64_t address, uint64_t bytes, int writes);
 
+struct sim_device_calls sim_device_calls;
+
 static struct sim_kernel table[MAX_KERNELS];
 static size_t kernel_count;
 

@@ -356,14 +356,15 @@ struct sim_range {
     unsigned flags; /* of the call that made it */
     uint64_t id;    /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     int sync_memops;
-    struct sim_backing *backing; /* device ranges; may be shared with neighbours of one 2 MiB block */
-    uint64_t backing_offset;     /* of address inside backing */
-    struct sim_block *block;     /* small allocation inside this block, else NULL */
-    struct sim_mapping **map;    /* reserved ranges: one pointer per 2 MiB page */
-    uint64_t mapped_count;       /* reserved ranges: mappings inside */
-    struct sim_mempool *pool;    /* stream-ordered allocations */
-    int freed;                   /* stream-ordered allocations: freed, kept by the pool */
-    uint64_t reserved_bytes;     /* device ranges: address space held */
+    struct sim_backing *backing;           /* device ranges; may be shared with neighbours of one 2 MiB block */
+    uint64_t backing_offset;               /* of address inside backing */
+    struct sim_block *block;               /* small allocation inside this block, else NULL */
+    struct sim_mapping **map;              /* reserved ranges: one pointer per 2 MiB page */
+    uint64_t mapped_count;                 /* reserved ranges: mappings inside */
+    struct sim_mempool *pool;              /* stream-ordered allocations */
+    struct sim_graph_memory *graph_memory; /* allocations of a graph */
+    int freed;                             /* stream-ordered allocations: freed, kept by the pool */
+    uint64_t reserved_bytes;               /* device ranges: address space held */
 };
 
 /* A run of physical bytes of one access. */
@@ -490,6 +491,10 @@ CUresult sim_capture_event_record(struct sim_call *call, struct sim_stream *stre
                                   unsigned flags);
 CUresult sim_capture_event_wait(struct sim_call *call, struct sim_stream *stream, struct sim_event *event,
                                 unsigned flags);
+/* Stream-ordered allocation and free become memory nodes; and what the program may free of a graph's memory. */
+CUresult sim_capture_allocate(struct sim_stream *stream, uint64_t bytes, const CUmemPoolProps *props, uint64_t *out);
+CUresult sim_capture_free(struct sim_stream *stream, uint64_t address);
+CUresult sim_graph_memory_freed(struct sim_call *call, struct sim_graph_memory *memory, struct sim_lane *lane);
 /* A function that captures forbid (cuMemAlloc, cuEventQuery, ...): what it must answer; may invalidate captures. */
 CUresult sim_capture_unsafe(struct sim_call *call);
 /* A stream or an event that is part of a capture is asked (query, synchronise): what it must answer. */

@@ -167,7 +167,7 @@ void sim_capture_event_gone(struct sim_event *event)
 
 /* ---- operations become nodes ---- */
 
-static CUresult add_node(struct sim_stream *stream, CUgraphNodeType type, struct sim_node **out)
+CUresult sim_capture_node(struct sim_stream *stream, CUgraphNodeType type, struct sim_node **out)
 {
     struct frontier *frontier = frontier_of(stream);
     SIM_TRY(sim_capture_broken(stream));
@@ -176,6 +176,11 @@ static CUresult add_node(struct sim_stream *stream, CUgraphNodeType type, struct
     frontier->count = 0;
     sim_frontier_add(frontier, *out, NULL);
     return CUDA_SUCCESS;
+}
+
+struct sim_graph *sim_capture_graph_of(const struct sim_stream *stream)
+{
+    return frontier_of(stream)->capture->graph;
 }
 
 /* The edges of a programmatic launch from kernels are programmatic, whatever else it waits for. */
@@ -194,17 +199,68 @@ static void mark_programmatic(struct sim_stream *stream, const struct sim_launch
     }
 }
 
-CUresult sim_capture_launch(struct sim_call *call, struct sim_stream *stream, struct sim_launch *launch)
+/* Nodes keep the priority of the stream that they were captured from. */
+static void keep_priority(const struct sim_stream *stream, struct sim_launch *launch)
+{
+    if (stream->priority == 0 || launch->attribute_count == SIM_MAX_ATTRIBUTES ||
+        sim_launch_attribute(launch, CU_LAUNCH_ATTRIBUTE_PRIORITY) != NULL)
+        return;
+    launch->attribute[launch->attribute_count++] =
+        (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value = {.priority = stream->priority}};
+}
+
+/* An event of the launch itself: who waits for it in the capture depends on the kernel by another of its ports. */
+static CUresult record_port(struct sim_node *node, struct capture *capture, CUevent handle, const CUgraphEdgeData *data)
+{
+    struct sim_event *event;
+    SIM_TRY(sim_event_get(handle, &event));
+    sim_capture_event_gone(event);
+    struct frontier *recorded = sim_frontier_make(capture);
+    sim_frontier_add(recorded, node, data);
+    event->capture = recorded;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_ports(struct sim_node *node, struct capture *capture)
+{
+    static const CUgraphEdgeData programmatic = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                                 .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    static const CUgraphEdgeData order = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER};
+    unsigned kept = 0;
+    for (unsigned i = 0; i < node->launch.attribute_count; i++) {
+        const CUlaunchAttribute attribute = node->launch.attribute[i];
+        if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+            SIM_TRY(record_port(node, capture, attribute.value.programmaticEvent.event, &programmatic));
+        else if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            SIM_TRY(record_port(node, capture, attribute.value.launchCompletionEvent.event, &order));
+        else
+            node->launch.attribute[kept++] = attribute;
+    }
+    node->launch.attribute_count = kept; /* the edges say it from now on */
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_launch(struct sim_call *call, struct sim_stream *stream, struct sim_launch *launch,
+                            CUgraphDeviceNode *device_node)
 {
     (void)call;
     struct sim_node *node;
     mark_programmatic(stream, launch);
-    CUresult result = add_node(stream, CU_GRAPH_NODE_TYPE_KERNEL, &node);
+    keep_priority(stream, launch);
+    CUresult result = sim_capture_node(stream, CU_GRAPH_NODE_TYPE_KERNEL, &node);
     if (result != CUDA_SUCCESS) {
         sim_launch_drop(launch);
         return result;
     }
     node->launch = *launch;
+    node->context = launch->func->module->context;
+    SIM_TRY(record_ports(node, frontier_of(stream)->capture));
+    CUlaunchAttribute *updatable =
+        (CUlaunchAttribute *)sim_launch_attribute(&node->launch, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE);
+    if (updatable != NULL) {
+        SIM_TRY(sim_device_node_opt_in(node, &updatable->value));
+        *device_node = updatable->value.deviceUpdatableKernelNode.devNode;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -212,8 +268,9 @@ CUresult sim_capture_memcpy(struct sim_call *call, struct sim_stream *stream, co
 {
     (void)call;
     struct sim_node *node;
-    SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_MEMCPY, &node));
+    SIM_TRY(sim_capture_node(stream, CU_GRAPH_NODE_TYPE_MEMCPY, &node));
     node->copy = *copy;
+    sim_operand_homes(node);
     return CUDA_SUCCESS;
 }
 
@@ -221,8 +278,9 @@ CUresult sim_capture_memset(struct sim_call *call, struct sim_stream *stream, co
 {
     (void)call;
     struct sim_node *node;
-    SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_MEMSET, &node));
+    SIM_TRY(sim_capture_node(stream, CU_GRAPH_NODE_TYPE_MEMSET, &node));
     node->set = *set;
+    sim_operand_homes(node);
     return CUDA_SUCCESS;
 }
 
@@ -230,7 +288,7 @@ CUresult sim_capture_host(struct sim_call *call, struct sim_stream *stream, CUho
 {
     (void)call;
     struct sim_node *node;
-    SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_HOST, &node));
+    SIM_TRY(sim_capture_node(stream, CU_GRAPH_NODE_TYPE_HOST, &node));
     node->host.fn = function;
     node->host.userData = data;
     return CUDA_SUCCESS;
@@ -241,9 +299,11 @@ CUresult sim_capture_graph(struct sim_call *call, struct sim_stream *stream, con
     (void)call;
     struct sim_node *node;
     struct sim_graph *child;
+    if (sim_graph_holds(graph) & (SIM_HOLDS_MEMORY | SIM_HOLDS_CONDITION))
+        return sim_capture_break(frontier_of(stream)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     SIM_TRY(sim_graph_copy(graph, &child));
     child->borrowed = 1;
-    CUresult result = add_node(stream, CU_GRAPH_NODE_TYPE_GRAPH, &node);
+    CUresult result = sim_capture_node(stream, CU_GRAPH_NODE_TYPE_GRAPH, &node);
     if (result != CUDA_SUCCESS) {
         sim_graph_free(child);
         return result;
@@ -259,7 +319,7 @@ CUresult sim_capture_event_record(struct sim_call *call, struct sim_stream *stre
     SIM_TRY(sim_capture_broken(stream));
     if (flags & CU_EVENT_RECORD_EXTERNAL) {
         struct sim_node *node;
-        SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &node));
+        SIM_TRY(sim_capture_node(stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &node));
         node->event = event;
         return CUDA_SUCCESS;
     }
@@ -281,7 +341,7 @@ CUresult sim_capture_event_wait(struct sim_call *call, struct sim_stream *stream
             struct sim_node *node;
             if (recorded != NULL)
                 return sim_capture_break(frontier_of(stream)->capture, CUDA_ERROR_INVALID_VALUE);
-            SIM_TRY(add_node(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &node));
+            SIM_TRY(sim_capture_node(stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, &node));
             node->event = event;
             return CUDA_SUCCESS;
         }

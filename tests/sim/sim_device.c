@@ -313,24 +313,3 @@ SIM_API(SIM_INIT, cuDeviceGetExecAffinitySupport, (int *pi, CUexecAffinityType t
     *pi = 0;
     return CUDA_SUCCESS;
 }
-
-/* Graphs hold no memory of their own here, so there is never any to report or to trim. */
-SIM_API(SIM_INIT, cuDeviceGetGraphMemAttribute, (CUdevice dev, CUgraphMem_attribute attr, void *value), dev, attr,
-        value)
-{
-    (void)call;
-    if (value == NULL || (int)attr < 0 || attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (sim_device_get(dev) == NULL) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
-    *(cuuint64_t *)value = 0;
-    return CUDA_SUCCESS;
-}
-
-SIM_API(SIM_INIT, cuDeviceGraphMemTrim, (CUdevice dev), dev)
-{
-    (void)call;
-    return sim_device_get(dev) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-}

@@ -105,11 +105,64 @@ CUresult sim_node_make(struct sim_graph *graph, CUgraphNodeType type, struct sim
 
 void sim_node_drop_params(struct sim_node *node)
 {
-    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    switch (node->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
         sim_launch_drop(&node->launch);
-    } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child != NULL) {
-        sim_graph_free(node->child);
+        break;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        if (node->child != NULL)
+            sim_graph_free(node->child);
         node->child = NULL;
+        break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        if (node->branch != NULL)
+            sim_branch_free(node->branch);
+        node->branch = NULL;
+        break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        if (node->memory != NULL)
+            sim_graph_memory_drop(node->memory);
+        node->memory = NULL;
+        break;
+    default:
+        break;
+    }
+}
+
+void sim_node_move_params(struct sim_node *to, const struct sim_node *from)
+{
+    to->context = from->context;
+    memcpy(to->home, from->home, sizeof to->home);
+    switch (from->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        to->launch = from->launch;
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        to->copy = from->copy;
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        to->set = from->set;
+        break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        to->host = from->host;
+        break;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        to->child = from->child;
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        to->event = from->event;
+        break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        to->branch = from->branch;
+        break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        to->memory = from->memory;
+        break;
+    default:
+        break;
     }
 }
 
@@ -132,6 +185,7 @@ void sim_node_free(struct sim_node *node)
     }
     graph->count = kept;
     sim_node_drop_params(node);
+    sim_device_node_drop(node);
     if (node->lane_ready)
         sim_lane_retire(&node->lane);
     sim_handle_drop(node);
@@ -141,28 +195,23 @@ void sim_node_free(struct sim_node *node)
 
 CUresult sim_node_copy_params(struct sim_node *to, const struct sim_node *from)
 {
-    to->context = from->context;
     switch (from->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
+        to->context = from->context;
         return sim_launch_copy(&to->launch, &from->launch);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        to->copy = from->copy;
-        break;
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        to->set = from->set;
-        break;
-    case CU_GRAPH_NODE_TYPE_HOST:
-        to->host = from->host;
-        break;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        to->event = from->event;
-        break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
         SIM_TRY(sim_graph_copy(from->child, &to->child));
         to->child->borrowed = 1;
         break;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return sim_branch_copy(from->branch, &to->branch);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        sim_node_move_params(to, from);
+        sim_graph_memory_hold(to->memory);
+        break;
     default:
+        sim_node_move_params(to, from);
         break;
     }
     return CUDA_SUCCESS;
@@ -174,6 +223,7 @@ static CUresult copy_node(struct sim_node *from, struct sim_graph *graph)
     SIM_TRY(sim_node_make(graph, from->type, NULL, NULL, 0, &node));
     from->mark = graph->count - 1;
     node->origin = from->serial;
+    sim_device_node_share(node, from);
     return sim_node_copy_params(node, from);
 }
 
@@ -199,18 +249,66 @@ CUresult sim_graph_copy(const struct sim_graph *from, struct sim_graph **out)
     return CUDA_SUCCESS;
 }
 
+static void renew(struct sim_node *node, void *context)
+{
+    (void)context;
+    sim_device_node_renew(node);
+}
+
+CUresult sim_graph_clone(const struct sim_graph *from, struct sim_graph **out)
+{
+    SIM_TRY(sim_graph_copy(from, out));
+    sim_graph_visit(*out, renew, NULL);
+    return CUDA_SUCCESS;
+}
+
+void sim_graph_visit(struct sim_graph *graph, void (*each)(struct sim_node *node, void *context), void *context)
+{
+    for (size_t i = 0; i < graph->count; i++) {
+        struct sim_node *node = graph->node[i];
+        each(node, context);
+        if (node->type == CU_GRAPH_NODE_TYPE_GRAPH)
+            sim_graph_visit(node->child, each, context);
+        for (unsigned b = 0; node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && b < node->branch->size; b++)
+            sim_graph_visit(node->branch->body[b], each, context);
+    }
+}
+
+struct origin_search {
+    uint64_t origin;
+    struct sim_node *found;
+};
+
+static void compare_origin(struct sim_node *node, void *context)
+{
+    struct origin_search *search = context;
+    if (node->origin == search->origin)
+        search->found = node;
+}
+
 struct sim_node *sim_graph_origin(const struct sim_graph *copy, uint64_t origin)
 {
-    for (size_t i = 0; i < copy->count; i++) {
-        if (copy->node[i]->origin == origin)
-            return copy->node[i];
-        if (copy->node[i]->type == CU_GRAPH_NODE_TYPE_GRAPH) {
-            struct sim_node *inside = sim_graph_origin(copy->node[i]->child, origin);
-            if (inside != NULL)
-                return inside;
-        }
-    }
-    return NULL;
+    struct origin_search search = {.origin = origin};
+    sim_graph_visit((struct sim_graph *)copy, compare_origin, &search);
+    return search.found;
+}
+
+static void note_held(struct sim_node *node, void *context)
+{
+    unsigned *held = context;
+    if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+        *held |= SIM_HOLDS_MEMORY;
+    else if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        *held |= SIM_HOLDS_CONDITION;
+    else if (node->device_node != NULL)
+        *held |= SIM_HOLDS_UPDATABLE;
+}
+
+unsigned sim_graph_holds(const struct sim_graph *graph)
+{
+    unsigned held = 0;
+    sim_graph_visit((struct sim_graph *)graph, note_held, &held);
+    return held;
 }
 
 /* Repeated sweeps in creation order: one sweep when nodes were added after what they depend on, as almost always. */

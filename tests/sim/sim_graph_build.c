@@ -28,12 +28,14 @@ SIM_API(SIM_INIT, cuGraphDestroy, (CUgraph hGraph), hGraph)
 
 SIM_API(SIM_INIT, cuGraphClone, (CUgraph * phGraphClone, CUgraph originalGraph), phGraphClone, originalGraph)
 {
-    (void)call;
     struct sim_graph *graph;
     if (phGraphClone == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_TRY(sim_graph_get(originalGraph, &graph));
-    return sim_graph_copy(graph, (struct sim_graph **)phGraphClone);
+    if (sim_graph_holds(graph) & (SIM_HOLDS_MEMORY | SIM_HOLDS_CONDITION))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    sim_charge(call, SIM_NODE_CLONE_NS * (double)graph->count);
+    return sim_graph_clone(graph, (struct sim_graph **)phGraphClone);
 }
 
 SIM_API(SIM_INIT, cuGraphNodeFindInClone, (CUgraphNode * phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph),
@@ -58,19 +60,36 @@ SIM_API(SIM_INIT, cuGraphDestroyNode, (CUgraphNode hNode), hNode)
     (void)call;
     struct sim_node *node;
     SIM_TRY(sim_node_get(hNode, &node));
+    if (node->device_node != NULL || (sim_graph_holds(node->graph) & SIM_HOLDS_MEMORY) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
     sim_node_free(node);
     return CUDA_SUCCESS;
 }
 
+/* Ports and programmatic edges are for pairs of kernels only. */
+static int edge_data_suits(const CUgraphEdgeData *data, const struct sim_node *from, CUgraphNodeType to)
+{
+    static const CUgraphEdgeData nothing;
+    if (memcmp(data, &nothing, sizeof nothing) == 0)
+        return 1;
+    if (data->to_port != 0 || memcmp(data->reserved, nothing.reserved, sizeof data->reserved) != 0 ||
+        data->from_port > CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER || data->type > CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+        return 0;
+    if (data->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
+        return data->from_port != 0 && from->type == CU_GRAPH_NODE_TYPE_KERNEL && to == CU_GRAPH_NODE_TYPE_KERNEL;
+    return data->from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER && from->type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
 /* The dependencies of a new node must be distinct nodes of the same graph. */
-static CUresult check_dependencies(const struct sim_graph *graph, const CUgraphNode *from, size_t count)
+static CUresult check_dependencies(const struct sim_graph *graph, const CUgraphNode *from, const CUgraphEdgeData *data,
+                                   size_t count, CUgraphNodeType type)
 {
     if (count != 0 && from == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {
         struct sim_node *node;
         SIM_TRY(sim_node_get(from[i], &node));
-        if (node->graph != graph)
+        if (node->graph != graph || (data != NULL && !edge_data_suits(&data[i], node, type)))
             return CUDA_ERROR_INVALID_VALUE;
         for (size_t j = 0; j < i; j++)
             if (from[j] == from[i])
@@ -87,44 +106,38 @@ struct addition {
     size_t count;
 };
 
-/* Makes the node and moves `params` (a node in which only type, context and parameters are set) into it. */
-static CUresult add(const struct addition *add, struct sim_node *params)
+/* Some kinds have to belong to the graph. */
+static CUresult place(struct sim_node *params, struct sim_graph *graph)
 {
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return sim_branch_place(params->branch, graph);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return sim_graph_memory_place(params, graph);
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+/* Makes the node and moves `params` (a node in which only type, context and parameters are set) into it. */
+static CUresult add(struct sim_call *call, const struct addition *add, struct sim_node *params)
+{
+    sim_charge(call, SIM_NODE_ADD_NS);
     struct sim_graph *graph;
     struct sim_node *node;
     CUresult result = add->out == NULL ? CUDA_ERROR_INVALID_VALUE : sim_graph_get(add->graph, &graph);
     if (result == CUDA_SUCCESS)
-        result = check_dependencies(graph, add->from, add->count);
+        result = check_dependencies(graph, add->from, add->data, add->count, params->type);
+    if (result == CUDA_SUCCESS)
+        result = place(params, graph);
     if (result == CUDA_SUCCESS)
         result = sim_node_make(graph, params->type, (struct sim_node *const *)add->from, add->data, add->count, &node);
     if (result != CUDA_SUCCESS) {
         sim_node_drop_params(params);
         return result;
     }
-    node->context = params->context;
-    switch (params->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        node->launch = params->launch;
-        break;
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        node->copy = params->copy;
-        break;
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        node->set = params->set;
-        break;
-    case CU_GRAPH_NODE_TYPE_HOST:
-        node->host = params->host;
-        break;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        node->child = params->child;
-        break;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        node->event = params->event;
-        break;
-    default:
-        break;
-    }
+    sim_node_move_params(node, params);
     *add->out = (CUgraphNode)node;
     return CUDA_SUCCESS;
 }
@@ -142,7 +155,7 @@ SIM_API(SIM_INIT, cuGraphAddKernelNode, (ADD_ARGUMENTS, const CUDA_KERNEL_NODE_P
 {
     struct sim_node params;
     SIM_TRY(sim_params_kernel_v1(call, nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddKernelNode_v2, (ADD_ARGUMENTS, const CUDA_KERNEL_NODE_PARAMS *nodeParams), ADD_NAMES,
@@ -150,7 +163,7 @@ SIM_API(SIM_INIT, cuGraphAddKernelNode_v2, (ADD_ARGUMENTS, const CUDA_KERNEL_NOD
 {
     struct sim_node params;
     SIM_TRY(sim_params_kernel(call, nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddMemcpyNode, (ADD_ARGUMENTS, const CUDA_MEMCPY3D *copyParams, CUcontext ctx), ADD_NAMES,
@@ -158,7 +171,7 @@ SIM_API(SIM_INIT, cuGraphAddMemcpyNode, (ADD_ARGUMENTS, const CUDA_MEMCPY3D *cop
 {
     struct sim_node params;
     SIM_TRY(sim_params_copy(call, copyParams, ctx, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddMemsetNode, (ADD_ARGUMENTS, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx),
@@ -166,53 +179,63 @@ SIM_API(SIM_INIT, cuGraphAddMemsetNode, (ADD_ARGUMENTS, const CUDA_MEMSET_NODE_P
 {
     struct sim_node params;
     SIM_TRY(sim_params_set(call, memsetParams, ctx, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddHostNode, (ADD_ARGUMENTS, const CUDA_HOST_NODE_PARAMS *nodeParams), ADD_NAMES, nodeParams)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_host(nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddChildGraphNode, (ADD_ARGUMENTS, CUgraph childGraph), ADD_NAMES, childGraph)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_child(childGraph, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddEmptyNode, (ADD_ARGUMENTS), ADD_NAMES)
 {
-    (void)call;
     struct sim_node params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddEventRecordNode, (ADD_ARGUMENTS, CUevent event), ADD_NAMES, event)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddEventWaitNode, (ADD_ARGUMENTS, CUevent event), ADD_NAMES, event)
 {
-    (void)call;
     struct sim_node params;
     SIM_TRY(sim_params_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
+}
+
+SIM_API(SIM_CONTEXT, cuGraphAddMemAllocNode, (ADD_ARGUMENTS, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams), ADD_NAMES,
+        nodeParams)
+{
+    struct sim_node params;
+    SIM_TRY(sim_params_allocation(call, nodeParams, &params));
+    return add(call, ADDITION, &params);
+}
+
+SIM_API(SIM_INIT, cuGraphAddMemFreeNode, (ADD_ARGUMENTS, CUdeviceptr dptr), ADD_NAMES, dptr)
+{
+    struct sim_node params;
+    SIM_TRY(sim_params_free(dptr, &params));
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddNode, (ADD_ARGUMENTS, CUgraphNodeParams *nodeParams), ADD_NAMES, nodeParams)
 {
     struct sim_node params;
     SIM_TRY(sim_params_any(call, nodeParams, &params));
-    return add(ADDITION, &params);
+    return add(call, ADDITION, &params);
 }
 
 SIM_API(SIM_INIT, cuGraphAddNode_v2,
@@ -222,7 +245,8 @@ SIM_API(SIM_INIT, cuGraphAddNode_v2,
 {
     struct sim_node params;
     SIM_TRY(sim_params_any(call, nodeParams, &params));
-    return add(&(const struct addition){phGraphNode, hGraph, dependencies, dependencyData, numDependencies}, &params);
+    return add(call, &(const struct addition){phGraphNode, hGraph, dependencies, dependencyData, numDependencies},
+               &params);
 }
 
 /* ---- questions: every list is filled up to the caller's room, the rest of the room is cleared ---- */
@@ -400,13 +424,20 @@ static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgr
         struct sim_node *a, *b;
         SIM_TRY(sim_node_get(from[i], &a));
         SIM_TRY(sim_node_get(to[i], &b));
-        if (a->graph != graph || b->graph != graph || a == b || (sim_edge_find(b, a) >= 0) != remove)
+        static const CUgraphEdgeData nothing;
+        const CUgraphEdgeData *edge_data = data != NULL ? &data[i] : &nothing;
+        int found = sim_edge_find(b, a);
+        if (a->graph != graph || b->graph != graph || a == b || (found >= 0) != remove ||
+            !edge_data_suits(edge_data, a, b->type))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (remove && (memcmp(&b->edge[found].data, edge_data, sizeof *edge_data) != 0 ||
+                       (sim_graph_holds(graph) & SIM_HOLDS_MEMORY) != 0))
             return CUDA_ERROR_INVALID_VALUE;
         if (!remove) {
             SIM_TRY(sim_edge_add(b, a, data != NULL ? &data[i] : NULL));
             continue;
         }
-        size_t edge = (size_t)sim_edge_find(b, a);
+        size_t edge = (size_t)found;
         memmove(&b->edge[edge], &b->edge[edge + 1], (b->edge_count - edge - 1) * sizeof *b->edge);
         b->edge_count--;
     }
@@ -431,6 +462,21 @@ static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgr
 CHANGE(cuGraphAddDependencies, 0)
 CHANGE(cuGraphRemoveDependencies, 1)
 
+static const char *dot_label(const struct sim_node *node)
+{
+    static const char *const label[] = {[CU_GRAPH_NODE_TYPE_MEMCPY] = "MEMCPY",
+                                        [CU_GRAPH_NODE_TYPE_MEMSET] = "MEMSET",
+                                        [CU_GRAPH_NODE_TYPE_HOST] = "HOST",
+                                        [CU_GRAPH_NODE_TYPE_GRAPH] = "GRAPH",
+                                        [CU_GRAPH_NODE_TYPE_EMPTY] = "EMPTY",
+                                        [CU_GRAPH_NODE_TYPE_WAIT_EVENT] = "WAIT_EVENT",
+                                        [CU_GRAPH_NODE_TYPE_EVENT_RECORD] = "EVENT_RECORD",
+                                        [CU_GRAPH_NODE_TYPE_MEM_ALLOC] = "MEM_ALLOC",
+                                        [CU_GRAPH_NODE_TYPE_MEM_FREE] = "MEM_FREE",
+                                        [CU_GRAPH_NODE_TYPE_CONDITIONAL] = "CONDITIONAL"};
+    return node->type == CU_GRAPH_NODE_TYPE_KERNEL ? node->launch.func->site : label[node->type];
+}
+
 SIM_API(SIM_INIT, cuGraphDebugDotPrint, (CUgraph hGraph, const char *path, unsigned int flags), hGraph, path, flags)
 {
     (void)call;
@@ -443,8 +489,7 @@ SIM_API(SIM_INIT, cuGraphDebugDotPrint, (CUgraph hGraph, const char *path, unsig
     fprintf(file, "digraph graph_%llu {\n", (unsigned long long)graph->serial);
     for (size_t i = 0; i < graph->count; i++) {
         const struct sim_node *node = graph->node[i];
-        fprintf(file, "  n%llu [label=\"%s\"];\n", (unsigned long long)node->serial,
-                node->type == CU_GRAPH_NODE_TYPE_KERNEL ? node->launch.func->site : "node");
+        fprintf(file, "  n%llu [label=\"%s\"];\n", (unsigned long long)node->serial, dot_label(node));
         for (size_t e = 0; e < node->edge_count; e++)
             fprintf(file, "  n%llu -> n%llu;\n", (unsigned long long)node->edge[e].from->serial,
                     (unsigned long long)node->serial);

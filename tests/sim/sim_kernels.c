@@ -53,7 +53,11 @@ static int load_library(const char *path)
         const struct sim_kernel *(*function)(size_t *);
         const struct sim_kernel_global *(*globals)(size_t *);
         int (**check)(uint64_t, uint64_t, int);
+        struct sim_device_calls *device_calls;
     } symbol;
+    symbol.pointer = dlsym(handle, "sim_device_calls");
+    if (symbol.pointer != NULL)
+        *symbol.device_calls = (struct sim_device_calls){sim_conditional_set, sim_device_node_update};
     symbol.pointer = dlsym(handle, "sim_access_check");
     if (symbol.pointer != NULL)
         *symbol.check = check_access;

@@ -13,9 +13,17 @@ static CUresult launch_on(struct sim_call *call, CUstream handle, const struct s
         return CUDA_ERROR_INVALID_HANDLE;
     SIM_TRY(sim_stream_get(call, handle, &stream));
     SIM_TRY(sim_launch_make(stream->lane.context, request, &launch));
-    if (sim_stream_is_capturing(stream))
-        return sim_capture_launch(call, stream, &launch);
-    CUresult result = sim_stream_begin(call, stream);
+    CUlaunchAttribute *updatable =
+        (CUlaunchAttribute *)sim_launch_attribute(&launch, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE);
+    if (sim_stream_is_capturing(stream)) {
+        CUgraphDeviceNode device_node = NULL;
+        SIM_TRY(sim_capture_launch(call, stream, &launch, &device_node));
+        for (unsigned i = 0; i < request->attribute_count; i++) /* the caller's, which an answer is written to */
+            if (request->attribute[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+                ((CUlaunchAttribute *)request->attribute)[i].value.deviceUpdatableKernelNode.devNode = device_node;
+        return CUDA_SUCCESS;
+    }
+    CUresult result = updatable != NULL ? CUDA_ERROR_INVALID_VALUE : sim_stream_begin(call, stream);
     if (result == CUDA_SUCCESS)
         result = sim_launch_run(call, &stream->lane, &launch, NULL);
     sim_launch_drop(&launch);

@@ -225,6 +225,9 @@ static CUresult release(struct sim_call *call, uint64_t address)
     }
     SIM_TRY(sim_capture_unsafe(call));
     SIM_TRY(sim_context_synchronise(call, range->context));
+    if (range->graph_memory != NULL) {
+        return sim_graph_memory_freed(call, range->graph_memory, NULL);
+    }
     if (range->kind == SIM_RANGE_MANAGED) {
         sim_host_release(range, call->function->name);
     } else if (range->pool != NULL) {

@@ -47,6 +47,30 @@ CUresult sim_params_kernel_v1(struct sim_call *call, const CUDA_KERNEL_NODE_PARA
     return sim_params_kernel(call, &newer, out);
 }
 
+/* Where an operand lies: pool number of its memory. Host memory that the driver does not know counts as host memory. */
+static unsigned home_of(uint64_t address)
+{
+    const struct sim_range *range = sim_range_find(address);
+    const struct sim_mapping *mapping =
+        range != NULL && range->kind == SIM_RANGE_RESERVED ? sim_vmm_find(range, address) : NULL;
+    if (mapping != NULL)
+        return sim_vmm_backing(mapping)->pool;
+    return range != NULL && range->kind == SIM_RANGE_DEVICE ? (unsigned)range->device->ordinal : SIM_POOL_HOST;
+}
+
+void sim_operand_homes(struct sim_node *node)
+{
+    const CUDA_MEMCPY3D *copy = &node->copy;
+    if (node->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        node->home[0] = home_of(node->set.dst);
+        return;
+    }
+    node->home[0] =
+        home_of(copy->dstMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)copy->dstHost : copy->dstDevice);
+    node->home[1] =
+        home_of(copy->srcMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t)(uintptr_t)copy->srcHost : copy->srcDevice);
+}
+
 CUresult sim_params_copy(struct sim_call *call, const CUDA_MEMCPY3D *copy, CUcontext context, struct sim_node *out)
 {
     memset(out, 0, sizeof *out);
@@ -55,6 +79,7 @@ CUresult sim_params_copy(struct sim_call *call, const CUDA_MEMCPY3D *copy, CUcon
     out->type = CU_GRAPH_NODE_TYPE_MEMCPY;
     SIM_TRY(context_of(call, context, &out->context));
     out->copy = *copy;
+    sim_operand_homes(out);
     const struct sim_lane where = {.context = out->context};
     return sim_copy_check(call, &where, copy);
 }
@@ -68,6 +93,7 @@ CUresult sim_params_set(struct sim_call *call, const CUDA_MEMSET_NODE_PARAMS *se
     out->type = CU_GRAPH_NODE_TYPE_MEMSET;
     SIM_TRY(context_of(call, context, &out->context));
     out->set = *set;
+    sim_operand_homes(out);
     const struct sim_lane where = {.context = out->context};
     return sim_memset_check(call, &where, set);
 }
@@ -87,8 +113,10 @@ CUresult sim_params_child(CUgraph child, struct sim_node *out)
     memset(out, 0, sizeof *out);
     struct sim_graph *graph;
     SIM_TRY(sim_graph_get(child, &graph));
+    if (sim_graph_holds(graph) & (SIM_HOLDS_MEMORY | SIM_HOLDS_CONDITION))
+        return CUDA_ERROR_NOT_SUPPORTED;
     out->type = CU_GRAPH_NODE_TYPE_GRAPH;
-    SIM_TRY(sim_graph_copy(graph, &out->child));
+    SIM_TRY(sim_graph_clone(graph, &out->child));
     out->child->borrowed = 1;
     return CUDA_SUCCESS;
 }
@@ -100,7 +128,7 @@ CUresult sim_params_event(CUgraphNodeType type, CUevent event, struct sim_node *
     return sim_event_get(event, &out->event);
 }
 
-CUresult sim_params_any(struct sim_call *call, const CUgraphNodeParams *params, struct sim_node *out)
+CUresult sim_params_any(struct sim_call *call, CUgraphNodeParams *params, struct sim_node *out)
 {
     memset(out, 0, sizeof *out);
     if (params == NULL)
@@ -129,6 +157,17 @@ CUresult sim_params_any(struct sim_call *call, const CUgraphNodeParams *params, 
         return sim_params_event(params->type, params->eventWait.event, out);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return sim_params_event(params->type, params->eventRecord.event, out);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return sim_params_branch(&params->conditional, out);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+        CUDA_MEM_ALLOC_NODE_PARAMS allocation;
+        memcpy(&allocation, &params->alloc, sizeof allocation);
+        SIM_TRY(sim_params_allocation(call, &allocation, out));
+        params->alloc.dptr = allocation.dptr;
+        return CUDA_SUCCESS;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+        return sim_params_free(params->free.dptr, out);
     default:
         sim_say("graph nodes of type %d are not simulated", (int)params->type);
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -137,38 +176,17 @@ CUresult sim_params_any(struct sim_call *call, const CUgraphNodeParams *params, 
 
 CUresult sim_params_put(struct sim_node *node, struct sim_node *params)
 {
-    if (node->type != params->type) {
+    if (node->type != params->type || node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ||
+        node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
         sim_node_drop_params(params);
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct sim_launch old = node->type == CU_GRAPH_NODE_TYPE_KERNEL ? node->launch : (struct sim_launch){0};
     sim_node_drop_params(node);
-    node->context = params->context;
-    switch (node->type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        node->launch = params->launch;
-        memcpy(node->launch.attribute, old.attribute,
-               sizeof old.attribute); /* attributes are set apart from parameters */
+    sim_node_move_params(node, params);
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) { /* attributes are set apart from parameters */
+        memcpy(node->launch.attribute, old.attribute, sizeof old.attribute);
         node->launch.attribute_count = old.attribute_count;
-        break;
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        node->copy = params->copy;
-        break;
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        node->set = params->set;
-        break;
-    case CU_GRAPH_NODE_TYPE_HOST:
-        node->host = params->host;
-        break;
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-        node->child = params->child;
-        break;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        node->event = params->event;
-        break;
-    default:
-        break;
     }
     return CUDA_SUCCESS;
 }
@@ -304,11 +322,16 @@ SIM_API(SIM_INIT, cuGraphKernelNodeSetAttribute,
     (void)call;
     struct sim_node *node;
     SIM_TRY(typed_node(hNode, CU_GRAPH_NODE_TYPE_KERNEL, value, &node));
-    const CUlaunchAttribute attribute = {.id = attr, .value = *value};
+    CUlaunchAttribute attribute = {.id = attr, .value = *value};
     SIM_TRY(sim_launch_check_attribute(&node->launch, &attribute));
     CUlaunchAttribute *old = (CUlaunchAttribute *)sim_launch_attribute(&node->launch, attr);
     if (old == NULL && node->launch.attribute_count == SIM_MAX_ATTRIBUTES)
         return CUDA_ERROR_INVALID_VALUE;
+    if (attr == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) {
+        SIM_TRY(sim_device_node_opt_in(node, &attribute.value));
+        /* An output, whatever the prototype says. */
+        ((CUkernelNodeAttrValue *)value)->deviceUpdatableKernelNode = attribute.value.deviceUpdatableKernelNode;
+    }
     *(old != NULL ? old : &node->launch.attribute[node->launch.attribute_count++]) = attribute;
     return CUDA_SUCCESS;
 }
@@ -319,6 +342,8 @@ SIM_API(SIM_INIT, cuGraphKernelNodeCopyAttributes, (CUgraphNode dst, CUgraphNode
     struct sim_node *to, *from;
     SIM_TRY(typed_node(dst, CU_GRAPH_NODE_TYPE_KERNEL, dst, &to));
     SIM_TRY(typed_node(src, CU_GRAPH_NODE_TYPE_KERNEL, src, &from));
+    if (to->device_node != NULL || from->device_node != NULL || to->context != from->context)
+        return CUDA_ERROR_INVALID_VALUE;
     memmove(to->launch.attribute, from->launch.attribute, sizeof from->launch.attribute);
     to->launch.attribute_count = from->launch.attribute_count;
     return CUDA_SUCCESS;

@@ -18,7 +18,8 @@ CUresult sim_params_set(struct sim_call *call, const CUDA_MEMSET_NODE_PARAMS *se
 CUresult sim_params_host(const CUDA_HOST_NODE_PARAMS *host, struct sim_node *out);
 CUresult sim_params_child(CUgraph child, struct sim_node *out);
 CUresult sim_params_event(CUgraphNodeType type, CUevent event, struct sim_node *out);
-CUresult sim_params_any(struct sim_call *call, const CUgraphNodeParams *params, struct sim_node *out);
+/* Some kinds have outputs among their parameters. */
+CUresult sim_params_any(struct sim_call *call, CUgraphNodeParams *params, struct sim_node *out);
 
 /* Puts new parameters into a node of the same type; takes over what `params` owns. */
 CUresult sim_params_put(struct sim_node *node, struct sim_node *params);

@@ -162,13 +162,12 @@ static CUresult allocate(struct sim_call *call, uint64_t *out, uint64_t bytes, s
     if (bytes == 0) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (sim_stream_is_capturing(stream)) {
-        sim_say("%s in a capture is not supported", call->function->name);
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
     pool = pool != NULL ? pool : current_pool(stream->lane.context->device);
     if (pool->device != stream->lane.context->device) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (sim_stream_is_capturing(stream)) {
+        return sim_capture_allocate(stream, bytes, &pool->props, out);
     }
     SIM_TRY(sim_stream_begin(call, stream));
     struct sim_range *range = reuse(pool, stream, bytes);
@@ -246,10 +245,12 @@ SIM_API_PTSZ(SIM_CONTEXT, cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), 
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (sim_stream_is_capturing(stream)) {
-        sim_say("%s in a capture is not supported", call->function->name);
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        return sim_capture_free(stream, dptr);
     }
     SIM_TRY(sim_stream_begin(call, stream));
+    if (range->graph_memory != NULL) {
+        return sim_graph_memory_freed(call, range->graph_memory, &stream->lane);
+    }
     const struct sim_access access = {range->address, range->bytes, 1};
     const struct sim_op op = {.site = call->function->name, .access = &access, .access_count = 1};
     SIM_TRY(sim_submit(call, &stream->lane, &op));

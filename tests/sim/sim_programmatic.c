@@ -43,6 +43,12 @@ void sim_programmatic_note(const struct sim_lane *lane)
     starts[lane->index].tick = own_tick(lane) + 1;
 }
 
+void sim_programmatic_follow_start(struct sim_lane *lane, const struct sim_lane *leader)
+{
+    if (leader->index < start_count)
+        sim_lane_wait(lane, &starts[leader->index].clock, 0);
+}
+
 /* Was the lane's last operation a kernel? */
 static int leads(const struct sim_lane *lane)
 {

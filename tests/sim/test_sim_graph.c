@@ -1,73 +1,7 @@
 /* Graphs: building, asking, instantiating, running, updating. */
-#include "harness.h"
+#include "harness_graph.h"
 
 #include <string.h>
-
-enum { WORDS = 256 };
-
-static CUdeviceptr a, b;
-static CUstream s;
-static CUcontext context;
-static uint64_t words = WORDS;
-
-static void prepare(void)
-{
-    context = start(0);
-    a = device_words(WORDS);
-    b = device_words(WORDS);
-    OK(cuMemsetD32(a, 1, WORDS));
-    OK(cuMemsetD32(b, 2, WORDS));
-    OK(cuCtxSynchronize());
-    s = new_stream();
-}
-
-static CUDA_KERNEL_NODE_PARAMS kernel_params(const char *name, void **params)
-{
-    return (CUDA_KERNEL_NODE_PARAMS){.func = probe(name),
-                                     .gridDimX = 2,
-                                     .gridDimY = 1,
-                                     .gridDimZ = 1,
-                                     .blockDimX = 64,
-                                     .blockDimY = 1,
-                                     .blockDimZ = 1,
-                                     .kernelParams = params};
-}
-
-static CUgraphNode add_increment(CUgraph graph, const CUgraphNode *from, size_t count, CUdeviceptr target,
-                                 uint32_t value)
-{
-    CUgraphNode node;
-    CUDA_KERNEL_NODE_PARAMS params = kernel_params("probe_increment", (void *[]){&target, &value, &words});
-    OK(cuGraphAddKernelNode(&node, graph, from, count, &params));
-    return node;
-}
-
-static CUgraphNode add_copy(CUgraph graph, const CUgraphNode *from, size_t count, CUdeviceptr in, CUdeviceptr out)
-{
-    CUgraphNode node;
-    const CUDA_MEMCPY3D params = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
-                                  .srcDevice = in,
-                                  .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                  .dstDevice = out,
-                                  .WidthInBytes = 4 * WORDS,
-                                  .Height = 1,
-                                  .Depth = 1};
-    OK(cuGraphAddMemcpyNode(&node, graph, from, count, &params, context));
-    return node;
-}
-
-static CUgraphExec instantiate(CUgraph graph)
-{
-    CUgraphExec exec;
-    OK(cuGraphInstantiate(&exec, graph, 0));
-    return exec;
-}
-
-static void run(CUgraphExec exec)
-{
-    OK(cuGraphLaunch(exec, s));
-    OK(cuStreamSynchronize(s));
-}
 
 static int host_calls;
 
@@ -82,7 +16,7 @@ START_TEST(every_node_type_runs)
     CUgraphNode node[6];
     CUevent event;
     int step = 3;
-    prepare();
+    graph_prepare();
     OK(cuEventCreate(&event, 0));
     OK(cuGraphCreate(&graph, 0));
     const CUDA_MEMSET_NODE_PARAMS set = {.dst = a, .value = 20, .elementSize = 4, .width = WORDS, .height = 1};
@@ -108,7 +42,7 @@ START_TEST(nodes_and_edges_are_told)
     CUgraphEdgeData data[5];
     CUgraphNodeType type;
     size_t count = 5;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     first = add_increment(graph, NULL, 0, a, 1);
     second = add_increment(graph, NULL, 0, b, 1);
@@ -149,7 +83,7 @@ START_TEST(cycles_are_refused)
 {
     CUgraph graph;
     CUgraphExec exec;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     CUgraphNode first = add_increment(graph, NULL, 0, a, 1), second = add_increment(graph, &first, 1, a, 1);
     OK(cuGraphAddDependencies(graph, &second, &first, NULL, 1));
@@ -162,7 +96,7 @@ START_TEST(foreign_and_stale_handles_are_refused)
     CUgraph graph, other;
     CUgraphNode node, foreign;
     CUgraphExec exec;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphCreate(&other, 0));
     OK(cuGraphAddEmptyNode(&foreign, other, NULL, 0));
@@ -180,7 +114,7 @@ START_TEST(parameters_are_owned_by_the_node)
     CUgraph graph;
     CUDA_KERNEL_NODE_PARAMS params;
     CUdeviceptr target = 0;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     CUgraphNode node = add_increment(graph, NULL, 0, a, 5);
     OK(cuGraphKernelNodeGetParams(node, &params));
@@ -207,7 +141,7 @@ START_TEST(parameters_come_back_in_their_form)
     CUgraphNode node;
     CUDA_KERNEL_NODE_PARAMS params;
     size_t count = 1;
-    prepare();
+    graph_prepare();
     struct {
         CUdeviceptr words;
         uint32_t value;
@@ -234,7 +168,7 @@ START_TEST(clone_keeps_the_original)
 {
     CUgraph graph, clone, child, parent;
     CUgraphNode found, holder, inside;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     CUgraphNode node = add_increment(graph, NULL, 0, a, 5);
     OK(cuGraphClone(&clone, graph));
@@ -265,7 +199,7 @@ START_TEST(child_graphs_run_in_their_place)
 {
     CUgraph child, parent;
     CUgraphNode first, holder;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&child, 0));
     CUgraphNode inner = add_increment(child, NULL, 0, a, 10);
     add_copy(child, &inner, 1, a, b);
@@ -287,7 +221,7 @@ START_TEST(captured_launch_of_a_graph_is_a_child)
     CUgraphNode node;
     CUgraphNodeType type;
     size_t count = 1;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     add_increment(graph, NULL, 0, a, 3);
     CUgraphExec exec = instantiate(graph);
@@ -302,101 +236,13 @@ START_TEST(captured_launch_of_a_graph_is_a_child)
 }
 END_TEST
 
-START_TEST(exec_nodes_are_set_by_the_original_handle)
-{
-    CUgraph graph;
-    uint32_t value = 1000;
-    CUgraphNode alien;
-    prepare();
-    OK(cuGraphCreate(&graph, 0));
-    CUgraphNode node = add_increment(graph, NULL, 0, a, 1);
-    CUgraphExec exec = instantiate(graph);
-    CUDA_KERNEL_NODE_PARAMS params = kernel_params("probe_increment", (void *[]){&a, &value, &words});
-    OK(cuGraphExecKernelNodeSetParams(exec, node, &params));
-    run(exec);
-    ck_assert_uint_eq(word_at(a), 1001);
-    run(instantiate(graph)); /* the graph itself is as it was */
-    ck_assert_uint_eq(word_at(a), 1002);
-    OK(cuGraphAddEmptyNode(&alien, graph, NULL, 0)); /* added after instantiation */
-    ANSWERS(CUDA_ERROR_INVALID_VALUE, cuGraphExecKernelNodeSetParams(exec, alien, &params));
-}
-END_TEST
-
-START_TEST(nodes_can_be_disabled)
-{
-    CUgraph graph;
-    unsigned enabled;
-    prepare();
-    OK(cuGraphCreate(&graph, 0));
-    CUgraphNode first = add_increment(graph, NULL, 0, a, 1), empty;
-    add_increment(graph, &first, 1, a, 10);
-    OK(cuGraphAddEmptyNode(&empty, graph, NULL, 0));
-    CUgraphExec exec = instantiate(graph);
-    OK(cuGraphNodeGetEnabled(exec, first, &enabled));
-    ck_assert_uint_eq(enabled, 1);
-    OK(cuGraphNodeSetEnabled(exec, first, 0));
-    run(exec);
-    ck_assert_uint_eq(word_at(a), 11);
-    OK(cuGraphNodeSetEnabled(exec, first, 1));
-    run(exec);
-    ck_assert_uint_eq(word_at(a), 22);
-    ANSWERS(CUDA_ERROR_INVALID_VALUE, cuGraphNodeSetEnabled(exec, empty, 0));
-}
-END_TEST
-
-static CUgraph capture_two(uint32_t value, int extra_node)
-{
-    CUgraph graph;
-    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    OK(increment(s, a, value, WORDS));
-    OK(cuMemcpyDtoDAsync(b, a, 4 * WORDS, s));
-    if (extra_node)
-        OK(increment(s, b, value, WORDS));
-    OK(cuStreamEndCapture(s, &graph));
-    return graph;
-}
-
-START_TEST(update_takes_new_parameters)
-{
-    CUgraphExecUpdateResultInfo info;
-    prepare();
-    probe_module();
-    CUgraphExec exec = instantiate(capture_two(1, 0));
-    OK(cuGraphExecUpdate(exec, capture_two(40, 0), &info));
-    ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
-    run(exec);
-    ck_assert_uint_eq(word_at(b), 41);
-}
-END_TEST
-
-START_TEST(update_refuses_another_shape)
-{
-    CUgraphExecUpdateResultInfo info;
-    CUgraph graph;
-    CUgraphNode first;
-    prepare();
-    probe_module();
-    CUgraphExec exec = instantiate(capture_two(1, 0));
-    ANSWERS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(exec, capture_two(1, 1), &info));
-    ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
-    OK(cuGraphCreate(&graph, 0)); /* same number of nodes, another type */
-    first = add_copy(graph, NULL, 0, a, b);
-    add_copy(graph, &first, 1, a, b);
-    ANSWERS(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(exec, graph, &info));
-    ck_assert_int_eq(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
-    ck_assert_ptr_eq(info.errorNode, first);
-    run(exec); /* and is as before */
-    ck_assert_uint_eq(word_at(b), 2);
-}
-END_TEST
-
 START_TEST(generic_nodes)
 {
     CUgraph graph;
     CUgraphNode node;
     uint32_t value = 9;
     CUgraphNodeParams params;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     memset(&params, 0, sizeof params);
     params.type = CU_GRAPH_NODE_TYPE_KERNEL;
@@ -411,7 +257,7 @@ START_TEST(generic_nodes)
     run(exec);
     ck_assert_uint_eq(word_at(a), 91);
     OK(cuGraphNodeSetParams(node, &params));
-    params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    params.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     ANSWERS(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
 }
 END_TEST
@@ -424,7 +270,7 @@ START_TEST(all_ways_to_instantiate)
     CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,
                                             .result_out = CUDA_GRAPH_INSTANTIATE_ERROR};
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     add_increment(graph, NULL, 0, a, 1);
     params.hUploadStream = s;
@@ -443,7 +289,7 @@ START_TEST(node_attributes)
 {
     CUgraph graph;
     CUkernelNodeAttrValue value = {.priority = -3}, got;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     CUgraphNode node = add_increment(graph, NULL, 0, a, 1), other = add_increment(graph, NULL, 0, b, 1);
     OK(cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
@@ -467,7 +313,7 @@ START_TEST(user_objects_live_as_long_as_their_graphs)
     CUuserObject object;
     CUgraph graph;
     int one = 1;
-    prepare();
+    graph_prepare();
     OK(cuGraphCreate(&graph, 0));
     OK(cuUserObjectCreate(&object, &one, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
     OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
@@ -481,7 +327,5 @@ END_TEST
 
 SUITE(sim_graph, every_node_type_runs, nodes_and_edges_are_told, cycles_are_refused,
       foreign_and_stale_handles_are_refused, parameters_are_owned_by_the_node, parameters_come_back_in_their_form,
-      clone_keeps_the_original, child_graphs_run_in_their_place, captured_launch_of_a_graph_is_a_child,
-      exec_nodes_are_set_by_the_original_handle, nodes_can_be_disabled, update_takes_new_parameters,
-      update_refuses_another_shape, generic_nodes, all_ways_to_instantiate, node_attributes,
-      user_objects_live_as_long_as_their_graphs)
+      clone_keeps_the_original, child_graphs_run_in_their_place, captured_launch_of_a_graph_is_a_child, generic_nodes,
+      all_ways_to_instantiate, node_attributes, user_objects_live_as_long_as_their_graphs)

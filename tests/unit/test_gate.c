@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "gate.h"
 #include "thread.h"
@@ -76,6 +77,9 @@ START_TEST(nobody_is_inside_while_it_is_closed)
 {
     pthread_t thread[WALKERS + CLOSERS + 1];
 
+    if (_i == 1) {
+        ov_gate_set_up();
+    }
     atomic_store(&walkers_done, 0);
     atomic_store(&seen_to_change, 0);
     for (int i = 0; i < WALKERS; i++) {
@@ -121,6 +125,66 @@ START_TEST(a_closed_gate_keeps_others_out_until_it_opens)
 }
 END_TEST
 
+/* ---- more threads than places ---- */
+
+enum { MANY = OV_GATE_SLOTS + 3 };
+static _Atomic int inside, closed;
+static pthread_mutex_t may_leave = PTHREAD_MUTEX_INITIALIZER;
+
+static void *stay_inside(void *argument)
+{
+    (void)argument;
+    ov_gate_enter();
+    atomic_fetch_add(&inside, 1);
+    pthread_mutex_lock(&may_leave);
+    pthread_mutex_unlock(&may_leave);
+    const int depth = ov_gate_step_out();
+    ov_gate_step_in(depth);
+    atomic_fetch_sub(&inside, 1);
+    ov_gate_leave();
+    return NULL;
+}
+
+static void *close_once(void *argument)
+{
+    (void)argument;
+    ov_gate_close();
+    atomic_store(&closed, 1);
+    ov_gate_open();
+    return NULL;
+}
+
+START_TEST(threads_without_a_place_count_too)
+{
+    static pthread_t thread[MANY];
+    pthread_attr_t small;
+    pthread_t other;
+    int made = 0;
+
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    pthread_mutex_lock(&may_leave);
+    while (made < MANY && pthread_create(&thread[made], &small, stay_inside, NULL) == 0) {
+        made++;
+    }
+    while (atomic_load(&inside) < made) {
+        usleep(1000);
+    }
+    ck_assert_int_eq(pthread_create(&other, NULL, close_once, NULL), 0);
+    usleep(20000);
+    ck_assert_int_eq(atomic_load(&closed), 0);
+    pthread_mutex_unlock(&may_leave);
+    for (int i = 0; i < made; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    pthread_join(other, NULL);
+    ck_assert_int_eq(atomic_load(&closed), 1);
+    ov_gate_enter(); /* places were given back */
+    ck_assert_ptr_nonnull(ov_self.gate_slot);
+    ov_gate_leave();
+}
+END_TEST
+
 START_TEST(stepping_out_of_no_gate_changes_nothing)
 {
     ck_assert_int_eq(ov_gate_step_out(), 0);
@@ -138,8 +202,9 @@ Suite *gate_suite(void)
     TCase *tcase = tcase_create("gate");
 
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, nobody_is_inside_while_it_is_closed);
+    tcase_add_loop_test(tcase, nobody_is_inside_while_it_is_closed, 0, 2);
     tcase_add_test(tcase, a_closed_gate_keeps_others_out_until_it_opens);
+    tcase_add_test(tcase, threads_without_a_place_count_too);
     tcase_add_test(tcase, stepping_out_of_no_gate_changes_nothing);
     suite_add_tcase(suite, tcase);
     return suite;

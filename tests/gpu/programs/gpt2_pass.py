@@ -7,7 +7,7 @@ import common
 
 transformers.logging.set_verbosity_error()
 config = GPT2Config(n_embd=2048, n_layer=18, n_head=16, n_positions=1024, bos_token_id=0, eos_token_id=None, pad_token_id=0)
-model = common.fill(GPT2LMHeadModel(config), torch).to("cuda")
+model = common.build(GPT2LMHeadModel, config, torch).to("cuda")
 ids = torch.randint(0, 50000, (1, 32), device="cuda", generator=torch.Generator("cuda").manual_seed(3))
 
 
