@@ -82,6 +82,8 @@ void ov_graph_settle(struct ov_graph *graph)
     graph->replayable = ov_graph_replayable(graph);
     if (graph->clone == NULL) {
         ov_graph_pin(graph, "the driver does not clone it");
+    } else if (graph->model.opaque) {
+        ov_graph_pin(graph, "a node in it cannot be looked into");
     } else if (graph->spans) {
         ov_graph_pin(graph, "it uses the memory of several devices");
     } else if ((graph->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
@@ -94,6 +96,7 @@ static void take_in(struct ov_graph *graph, CUgraph source)
 {
     struct ov_graph_model old = graph->model;
     memset(&graph->model, 0, sizeof graph->model);
+    graph->turn.made_of = 0; /* of other parameters */
     if (graph->clone != NULL) {
         (void)ov_cu->cuGraphDestroy(graph->clone);
         graph->clone = NULL;

@@ -169,14 +169,16 @@ static void record(struct ov_graph *graph, CUstream stream)
     graph->recorded = ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
 }
 
-/* Whether it has been served, or *result says why not. */
-static bool serve(struct ov_graph_launch *launch, CUresult *result)
+enum served { SERVED, AGAIN, BUSY };
+
+/* SERVED: the driver is to be called, or has been, or *result says why not. */
+static enum served serve(struct ov_graph_launch *launch, CUresult *result)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph->engine;
     *result = settle(graph);
     if (*result != CUDA_SUCCESS) {
-        return true;
+        return SERVED;
     }
     decide(graph);
     bool cannot = graph->pinned || (graph->way == OV_GRAPH_REPLAY && !graph->replayable);
@@ -184,7 +186,7 @@ static bool serve(struct ov_graph_launch *launch, CUresult *result)
         *result = clear(graph);
         decide(graph);
         graph->cleared = graph->decided;
-        return *result != CUDA_SUCCESS || graph->way == OV_GRAPH_PLAIN;
+        return *result != CUDA_SUCCESS || graph->way == OV_GRAPH_PLAIN ? SERVED : AGAIN;
     }
     if (graph->way == OV_GRAPH_TURN) {
         pthread_mutex_lock(&engine->lock);
@@ -196,18 +198,19 @@ static bool serve(struct ov_graph_launch *launch, CUresult *result)
             launch->used = graph->turn.exec;
         }
         if (acquired != OV_REFUSED) {
-            return acquired == OV_ACQUIRED;
+            return acquired == OV_ACQUIRED ? SERVED : BUSY;
+        }
+        if (!graph->replayable) {
+            *result = clear(graph);
+            return *result != CUDA_SUCCESS ? SERVED : AGAIN;
         }
         graph->way = OV_GRAPH_REPLAY;
-        if (!graph->replayable) {
-            return false; /* cleared in the next round */
-        }
     }
     if (graph->way == OV_GRAPH_REPLAY) {
         *result = ov_graph_replay(graph, launch->stream);
         launch->served = true;
     }
-    return true;
+    return SERVED;
 }
 
 CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
@@ -227,9 +230,11 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
     launch->graph = graph;
     result = follow(graph, launch->stream);
     for (int round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
-        if (serve(launch, &result)) {
+        enum served served = serve(launch, &result);
+        if (served == SERVED) {
             return result;
         }
+        round -= served == BUSY; /* the other thread is about to launch, or waits for the gate to be closed */
         int depth = ov_gate_step_out();
         sched_yield();
         ov_gate_step_in(depth);

@@ -166,6 +166,16 @@ static bool read_node(struct ov_graph_model *model, struct ov_graph_node *node)
     }
 }
 
+/* Code on the device may change what the node does: not the clone's, and to whatever. */
+static bool is_device_updatable(CUgraphNode node)
+{
+    CUlaunchAttributeValue value;
+    memset(&value, 0, sizeof value);
+    return ov_cu->cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) ==
+               CUDA_SUCCESS &&
+           value.deviceUpdatableKernelNode.deviceUpdatable != 0;
+}
+
 /* The nodes of one graph as the driver lists them; *count 0 with NULL for an empty one. */
 static bool list_nodes(CUgraph graph, CUgraphNode **list, size_t *count)
 {
@@ -289,6 +299,9 @@ static bool read_level(struct ov_graph_model *model, CUgraph graph, CUgraph name
         done = ov_cu->cuGraphNodeGetType(node[i], &entry->type) == CUDA_SUCCESS &&
                ov_cu->cuGraphNodeGetType(named[i], &type) == CUDA_SUCCESS && type == entry->type &&
                read_node(model, entry);
+        if (done && type == CU_GRAPH_NODE_TYPE_KERNEL && is_device_updatable(named[i])) {
+            model->opaque = true;
+        }
         if (done && type == CU_GRAPH_NODE_TYPE_GRAPH) {
             CUgraph inner, named_inner;
             done = ov_cu->cuGraphChildGraphNodeGetGraph(node[i], &inner) == CUDA_SUCCESS &&
