@@ -24,17 +24,37 @@ struct ov_graph *ov_graph_find(CUgraphExec exec)
 
 static void drop_contents(struct ov_graph *graph)
 {
-    ov_graph_turn_drop(graph);
+    ov_graph_turn_end(graph);
     ov_graph_model_free(&graph->model);
     if (graph->clone != NULL) {
         (void)ov_cu->cuGraphDestroy(graph->clone);
         graph->clone = NULL;
     }
-    graph->decided = 0;
+    ov_graph_undecided(graph);
+}
+
+/* Nobody knows it as a neighbour any more. It is not in the table. */
+static void leave_neighbours(const struct ov_graph *gone)
+{
+    struct ov_engine *engine = gone->engine;
+    if (engine == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&engine->lock);
+    if (engine->ring.turned_by == gone) {
+        engine->ring.turned_by = NULL;
+    }
+    pthread_mutex_lock(&lock);
+    for (struct ov_graph *graph = graphs; graph != NULL; graph = graph->hh.next) {
+        ov_graph_turn_forget(graph, gone);
+    }
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&engine->lock);
 }
 
 static void free_graph(struct ov_graph *graph)
 {
+    leave_neighbours(graph);
     drop_contents(graph);
     if (graph->done != NULL) {
         (void)ov_cu->cuEventDestroy_v2(graph->done);
@@ -70,7 +90,7 @@ void ov_graph_settle(struct ov_graph *graph)
 {
     graph->engine = NULL;
     graph->spans = false;
-    graph->decided = 0;
+    ov_graph_undecided(graph);
     for (uint32_t i = 0; i < graph->model.count; i++) {
         const struct ov_graph_node *node = &graph->model.node[i];
         for (uint32_t t = 0; t < node->touches; t++) {
@@ -96,7 +116,7 @@ static void take_in(struct ov_graph *graph, CUgraph source)
 {
     struct ov_graph_model old = graph->model;
     memset(&graph->model, 0, sizeof graph->model);
-    graph->turn.made_of = 0; /* of other parameters */
+    graph->turn.outdated = true;
     if (graph->clone != NULL) {
         (void)ov_cu->cuGraphDestroy(graph->clone);
         graph->clone = NULL;
@@ -189,7 +209,7 @@ void ov_graphs_forget(const struct ov_engine *engine)
         if (graph->engine == engine) {
             ov_graph_turn_drop(graph);
             graph->engine = NULL;
-            graph->decided = 0;
+            ov_graph_undecided(graph);
             graph->done = NULL; /* went with its context */
             graph->recorded = false;
         }

@@ -190,6 +190,7 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
     }
     if (graph->way == OV_GRAPH_TURN) {
         pthread_mutex_lock(&engine->lock);
+        ov_graph_turn_notice(graph);
         bool made = ov_graph_turn_make(graph);
         enum ov_acquire acquired = made ? ov_ring_hand_over(engine, &graph->turn.ring, launch->stream) : OV_REFUSED;
         pthread_mutex_unlock(&engine->lock);
@@ -249,6 +250,7 @@ void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
     if (launch->turning) {
         pthread_mutex_lock(&engine->lock);
         ov_ring_take_over(engine, &graph->turn.ring, launch->stream, result == CUDA_SUCCESS);
+        engine->ring.turned_by = graph;
         pthread_mutex_unlock(&engine->lock);
     }
     if (graph != NULL && result == CUDA_SUCCESS) {

@@ -17,10 +17,10 @@ struct pass {
     const struct ov_ring *ring;
     const struct ov_graph_step *step;
     uint32_t steps;
-    uint32_t *owner;        /* per ring page: 1 + unit */
-    bool *loaded;           /* per unit */
-    uint32_t *first, *last; /* per unit: steps that read it */
-    struct ov_graph_load *load;
+    uint32_t *owner;            /* per ring page: 1 + unit */
+    bool *loaded;               /* per unit */
+    uint32_t *first, *last;     /* per unit: steps that read it */
+    struct ov_graph_load *load; /* before the tail */
     uint32_t loads, room;
 };
 
@@ -88,6 +88,79 @@ static bool run(struct pass *pass)
     return true;
 }
 
+/* ---- results ---- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15ull;
+    return hash ^ hash >> 29;
+}
+
+static bool list_reads(const struct pass *pass, struct ov_graph_schedule *out)
+{
+    out->read = calloc((size_t)pass->ring->unit_count + 1, sizeof *out->read);
+    for (uint32_t i = 0; out->read != NULL && i < pass->ring->unit_count; i++) {
+        if (pass->first[i] != UINT32_MAX) {
+            out->read[out->reads++] = (struct ov_graph_read){i, pass->first[i]};
+        }
+    }
+    return out->read != NULL;
+}
+
+/* Of what was in the ring before the pass, that which is read before it is loaded. */
+static bool list_needs(const struct pass *pass, const bool *before, struct ov_graph_schedule *out)
+{
+    out->need = calloc((size_t)pass->ring->unit_count + 1, sizeof *out->need);
+    for (uint32_t i = 0; out->need != NULL && i < pass->ring->unit_count; i++) {
+        bool needed = before[i] && pass->first[i] != UINT32_MAX;
+        for (uint32_t l = 0; l < out->tail && needed; l++) {
+            needed = out->load[l].unit != i || out->load[l].step > pass->first[i];
+        }
+        if (needed) {
+            out->need[out->needs++] = i;
+        }
+    }
+    return out->need != NULL;
+}
+
+static bool list_left(const struct pass *pass, struct ov_graph_schedule *out)
+{
+    out->left = calloc((size_t)pass->ring->unit_count + 1, sizeof *out->left);
+    for (uint32_t i = 0; out->left != NULL && i < pass->ring->unit_count; i++) {
+        if (pass->loaded[i]) {
+            out->left[out->lefts++] = i;
+        }
+    }
+    return out->left != NULL;
+}
+
+static void hash_both_ends(struct ov_graph_schedule *out)
+{
+    out->begins = out->ends = 1;
+    for (uint32_t i = 0; i < out->needs; i++) {
+        out->begins = mix(out->begins, out->need[i]);
+    }
+    for (uint32_t i = 0; i < out->tail; i++) {
+        out->begins = mix(out->begins, (uint64_t)out->load[i].step << 32 | out->load[i].unit);
+    }
+    for (uint32_t i = 0; i < out->lefts; i++) {
+        out->ends = mix(out->ends, out->left[i]);
+    }
+}
+
+static bool add_load(struct ov_graph_schedule *out, uint32_t step, uint32_t unit)
+{
+    struct ov_graph_load *grown = realloc(out->load, ((size_t)out->loads + 1) * sizeof *grown);
+    if (grown == NULL) {
+        return false;
+    }
+    out->load = grown;
+    out->load[out->loads++] = (struct ov_graph_load){step, unit};
+    return true;
+}
+
+/* ---- alone ---- */
+
 /* Whether the load can be made at the end of the pass before: nothing that it replaces is read by the last step, or by
  * the next pass before the load's own step. */
 static bool may_be_early(const struct pass *pass, const struct ov_graph_load *load)
@@ -102,47 +175,97 @@ static bool may_be_early(const struct pass *pass, const struct ov_graph_load *lo
     return true;
 }
 
-/* Loads from the first on become the tail. How many. */
-static uint32_t choose_tail(struct pass *pass)
+/* The second pass's loads; those that can be early, from the first on, behind the others. */
+static bool place_loads(struct pass *pass, struct ov_graph_schedule *out)
 {
-    uint32_t tail = 0;
-    while (tail < pass->loads && may_be_early(pass, &pass->load[tail])) {
-        put(pass, pass->load[tail++].unit);
+    uint32_t early = 0;
+    bool done = true;
+    while (early < pass->loads && may_be_early(pass, &pass->load[early])) {
+        put(pass, pass->load[early++].unit);
     }
-    return tail;
+    for (uint32_t i = early; i < pass->loads && done; i++) {
+        done = add_load(out, pass->load[i].step, pass->load[i].unit);
+    }
+    out->tail = out->loads;
+    for (uint32_t i = 0; i < early && done; i++) {
+        done = add_load(out, pass->steps, pass->load[i].unit);
+    }
+    return done;
 }
 
-/* Those in the ring, if `wanted` is NULL or says so. */
-static uint32_t *list_loaded(const struct pass *pass, const bool *wanted, uint32_t *count)
+static bool schedule_alone(struct pass *pass, struct ov_graph_schedule *out)
 {
-    uint32_t *list = calloc((size_t)pass->ring->unit_count + 1, sizeof *list);
-    *count = 0;
-    for (uint32_t i = 0; list != NULL && i < pass->ring->unit_count; i++) {
-        if (pass->loaded[i] && (wanted == NULL || wanted[i])) {
-            list[(*count)++] = i;
+    return run(pass) && run(pass) && place_loads(pass, out) && list_needs(pass, pass->loaded, out);
+}
+
+/* ---- between others ---- */
+
+static uint32_t first_read(const struct ov_graph_schedule *schedule, uint32_t unit)
+{
+    for (uint32_t i = 0; i < schedule->reads; i++) {
+        if (schedule->read[i].unit == unit) {
+            return schedule->read[i].first;
         }
     }
-    return list;
+    return UINT32_MAX;
 }
 
-/* Of what is in the ring before a pass, that which it reads without loading it first. */
-static bool find_needs(const struct pass *pass, uint32_t tail, struct ov_graph_schedule *out)
+/* The same for the one after. */
+static bool may_be_early_for(const struct pass *pass, const struct ov_graph_schedule *after,
+                             const struct ov_graph_load *load)
 {
-    bool *wanted = calloc((size_t)pass->ring->unit_count + 1, sizeof *wanted);
-    if (wanted == NULL) {
-        return false;
+    const struct ov_unit *at = &pass->ring->unit[load->unit];
+    for (uint32_t p = at->ring_page; p < at->ring_page + at->pages; p++) {
+        uint32_t owner = pass->owner[p];
+        if (owner != 0 && pass->loaded[owner - 1] &&
+            (pass->last[owner - 1] == pass->steps - 1 || first_read(after, owner - 1) < load->step)) {
+            return false;
+        }
     }
-    for (uint32_t i = 0; i < pass->ring->unit_count; i++) {
-        wanted[i] = pass->first[i] != UINT32_MAX;
-    }
-    for (uint32_t i = tail; i < pass->loads; i++) {
-        uint32_t unit = pass->load[i].unit;
-        wanted[unit] = wanted[unit] && pass->first[unit] < pass->load[i].step;
-    }
-    out->need = list_loaded(pass, wanted, &out->needs);
-    free(wanted);
-    return out->need != NULL;
+    return true;
 }
+
+static bool add_early(struct pass *pass, uint32_t unit, struct ov_graph_schedule *out)
+{
+    if (pass->loaded[unit]) {
+        return true;
+    }
+    put(pass, unit);
+    return add_load(out, pass->steps, unit);
+}
+
+static bool add_tail(struct pass *pass, const struct ov_graph_schedule *after, struct ov_graph_schedule *out)
+{
+    bool done = true;
+    for (uint32_t i = 0; i < after->needs && done; i++) {
+        done = add_early(pass, after->need[i], out);
+    }
+    for (uint32_t i = 0; i < after->tail && done && may_be_early_for(pass, after, &after->load[i]); i++) {
+        done = add_early(pass, after->load[i].unit, out);
+    }
+    return done;
+}
+
+static bool schedule_between(struct pass *pass, const struct ov_graph_schedule *before,
+                             const struct ov_graph_schedule *after, struct ov_graph_schedule *out)
+{
+    bool *start = calloc((size_t)pass->ring->unit_count + 1, sizeof *start);
+    bool done = start != NULL;
+    for (uint32_t i = 0; done && before != NULL && i < before->lefts; i++) {
+        put(pass, before->left[i]);
+        start[before->left[i]] = true;
+    }
+    done = done && run(pass);
+    for (uint32_t i = 0; i < pass->loads && done; i++) {
+        done = add_load(out, pass->load[i].step, pass->load[i].unit);
+    }
+    out->tail = out->loads;
+    done = done && list_needs(pass, start, out) && (after == NULL || add_tail(pass, after, out));
+    free(start);
+    return done;
+}
+
+/* ---- both ---- */
 
 static bool open_pass(struct pass *pass)
 {
@@ -175,25 +298,8 @@ static void close_pass(struct pass *pass)
     free(pass->load);
 }
 
-/* The second pass's loads, its tail moved behind the others. */
-static bool set_loads(const struct pass *pass, uint32_t tail, struct ov_graph_schedule *out)
-{
-    out->load = calloc((size_t)pass->loads + 1, sizeof *out->load);
-    if (out->load == NULL) {
-        return false;
-    }
-    for (uint32_t i = 0; i < pass->loads; i++) {
-        struct ov_graph_load load = pass->load[(i + tail) % pass->loads];
-        if (i + tail >= pass->loads) {
-            load.step = pass->steps;
-        }
-        out->load[out->loads++] = load;
-    }
-    return true;
-}
-
 bool ov_graph_schedule_make(const struct ov_ring *ring, const struct ov_graph_step *step, uint32_t steps,
-                            struct ov_graph_schedule *out)
+                            const struct ov_graph_neighbours *neighbours, struct ov_graph_schedule *out)
 {
     struct pass pass = {.ring = ring, .step = step, .steps = steps};
     memset(out, 0, sizeof *out);
@@ -202,17 +308,25 @@ bool ov_graph_schedule_make(const struct ov_ring *ring, const struct ov_graph_st
             return false;
         }
     }
-    bool done = steps > 0 && open_pass(&pass) && run(&pass) && run(&pass);
-    if (done) {
-        uint32_t tail = choose_tail(&pass);
-        out->left = list_loaded(&pass, NULL, &out->lefts);
-        done = out->left != NULL && find_needs(&pass, tail, out) && set_loads(&pass, tail, out);
-    }
+    bool done = steps > 0 && open_pass(&pass) &&
+                (neighbours == NULL ? schedule_alone(&pass, out)
+                                    : schedule_between(&pass, neighbours->before, neighbours->after, out)) &&
+                list_left(&pass, out) && list_reads(&pass, out);
     close_pass(&pass);
-    if (!done) {
+    if (done) {
+        hash_both_ends(out);
+    } else {
         ov_graph_schedule_free(out);
     }
     return done;
+}
+
+bool ov_graph_schedule_same(const struct ov_graph_schedule *a, const struct ov_graph_schedule *b)
+{
+    return a->loads == b->loads && a->tail == b->tail && a->needs == b->needs && a->lefts == b->lefts &&
+           (a->loads == 0 || memcmp(a->load, b->load, a->loads * sizeof *a->load) == 0) &&
+           (a->needs == 0 || memcmp(a->need, b->need, a->needs * sizeof *a->need) == 0) &&
+           (a->lefts == 0 || memcmp(a->left, b->left, a->lefts * sizeof *a->left) == 0);
 }
 
 void ov_graph_schedule_free(struct ov_graph_schedule *schedule)
@@ -220,5 +334,6 @@ void ov_graph_schedule_free(struct ov_graph_schedule *schedule)
     free(schedule->load);
     free(schedule->need);
     free(schedule->left);
+    free(schedule->read);
     memset(schedule, 0, sizeof *schedule);
 }

@@ -237,13 +237,13 @@ static bool read(struct making *m, uint32_t unit, struct element by)
     return (m->copy[unit].node == NULL || connect(m, m->copy[unit], by)) && push(&m->reader[unit], by);
 }
 
-/* What is in the ring when the graph starts: nobody in this launch reads it yet. */
+/* What is in the ring when the graph starts, as far as it is read. Nobody in this launch has read it yet. */
 static void place_first(struct making *m)
 {
-    for (uint32_t i = 0; i < m->schedule.lefts; i++) {
-        const struct ov_unit *unit = &m->engine->ring.unit[m->schedule.left[i]];
+    for (uint32_t i = 0; i < m->schedule.needs; i++) {
+        const struct ov_unit *unit = &m->engine->ring.unit[m->schedule.need[i]];
         for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
-            m->owner[p] = m->schedule.left[i] + 1;
+            m->owner[p] = m->schedule.need[i] + 1;
         }
     }
 }
@@ -346,7 +346,7 @@ static uint64_t digest_of(const struct ov_graph *graph)
 static bool update(struct ov_graph_turn *turn, CUgraph work)
 {
     CUgraphExecUpdateResultInfo info;
-    return turn->exec != NULL && ov_cu->cuGraphExecUpdate_v2 != NULL &&
+    return turn->graph != NULL && ov_cu->cuGraphExecUpdate_v2 != NULL &&
            ov_cu->cuGraphExecUpdate_v2(turn->exec, work, &info) == CUDA_SUCCESS;
 }
 
@@ -363,74 +363,189 @@ static bool set_enabled(const struct ov_graph *graph)
     return true;
 }
 
+static void drop_exec(struct ov_graph_turn *turn)
+{
+    if (turn->graph != NULL) {
+        (void)ov_cu->cuGraphExecDestroy(turn->exec);
+        (void)ov_cu->cuGraphDestroy(turn->graph);
+    }
+    free(turn->node);
+    turn->exec = NULL;
+    turn->graph = NULL;
+    turn->node = NULL;
+}
+
 /* What was made becomes executable: in place of what there was if the driver takes it for an update of that. */
 static bool finish(struct making *m)
 {
     struct ov_graph *graph = m->graph;
     struct ov_graph_turn *turn = &graph->turn;
-    if (!update(turn, m->work)) {
-        ov_graph_turn_drop(graph);
-        if (ov_cu->cuGraphInstantiateWithFlags(
-                &turn->exec, m->work, graph->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != CUDA_SUCCESS) {
-            turn->exec = NULL;
-            return false;
-        }
-        turn->graph = m->work;
-        turn->node = m->node;
-        m->work = NULL;
-        m->node = NULL;
-        if (!set_enabled(graph)) {
-            return false;
-        }
+    if (update(turn, m->work)) {
+        return true;
     }
-    free(turn->ring.need);
-    free(turn->ring.left);
-    turn->ring = (struct ov_turn){.id = ++turns,
-                                  .need = m->schedule.need,
-                                  .left = m->schedule.left,
-                                  .needs = m->schedule.needs,
-                                  .lefts = m->schedule.lefts,
-                                  .copies = (uint32_t)m->copies};
-    m->schedule.need = m->schedule.left = NULL;
-    turn->bytes = m->bytes;
+    drop_exec(turn);
+    if (ov_cu->cuGraphInstantiateWithFlags(
+            &turn->exec, m->work, graph->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != CUDA_SUCCESS) {
+        turn->exec = NULL;
+        return false;
+    }
+    turn->graph = m->work;
+    turn->node = m->node;
+    m->work = NULL;
+    m->node = NULL;
+    return set_enabled(graph);
+}
+
+/* A graph that loads nothing needs nothing but the ring. */
+static bool take_own(struct making *m)
+{
+    drop_exec(&m->graph->turn);
+    m->graph->turn.exec = m->graph->exec;
     return true;
 }
 
+static void adopt(struct making *m)
+{
+    struct ov_graph_turn *turn = &m->graph->turn;
+    ov_graph_schedule_free(&turn->schedule);
+    turn->schedule = m->schedule;
+    memset(&m->schedule, 0, sizeof m->schedule);
+    turn->outdated = false;
+    turn->ring = (struct ov_turn){.id = ++turns,
+                                  .need = turn->schedule.need,
+                                  .left = turn->schedule.left,
+                                  .needs = turn->schedule.needs,
+                                  .lefts = turn->schedule.lefts,
+                                  .copies = (uint32_t)m->copies};
+    ov_log(OV_LOG_INFO, "graph of %u nodes: %zu copies in it, %zu MiB, %u for the next; %u units awaited, %u left",
+           m->graph->model.count, m->copies, m->bytes >> 20, turn->schedule.loads - turn->schedule.tail,
+           turn->schedule.needs, turn->schedule.lefts);
+}
+
+static bool make(struct making *m)
+{
+    bool done = m->schedule.loads == 0
+                    ? take_own(m)
+                    : ov_cu->cuGraphClone(&m->work, m->graph->clone) == CUDA_SUCCESS &&
+                          ov_graph_model_match(&m->graph->model, m->work, m->node) && add_all(m) && finish(m);
+    if (done) {
+        adopt(m);
+    } else {
+        ov_graph_turn_drop(m->graph);
+    }
+    return done;
+}
+
+/* ---- neighbours ---- */
+
+/* Times that a neighbour must have been seen in a row, and that a graph is made anew for its neighbours' sake. */
+#define SURE     2u
+#define RESHAPES 8u
+
+static void see(struct ov_graph_beside *beside, struct ov_graph *graph)
+{
+    beside->times = beside->graph == graph ? beside->times + (beside->times < SURE) : 1;
+    beside->graph = graph;
+}
+
+void ov_graph_turn_notice(struct ov_graph *graph)
+{
+    struct ov_ring *ring = &graph->engine->ring;
+    struct ov_graph *before = ring->last_turn != 0 ? ring->turned_by : NULL;
+    see(&graph->before, before);
+    if (before != NULL) {
+        see(&before->after, graph);
+    }
+}
+
+/* As long as nothing else is sure, a graph is taken to follow itself. */
+static struct ov_graph *surely(const struct ov_graph_beside *beside, struct ov_graph *graph)
+{
+    return beside->times >= SURE && beside->graph != NULL ? beside->graph : graph;
+}
+
+enum position {
+    ALONE,
+    BETWEEN,   /* others; who they are is known */
+    UNSETTLED, /* between others that may be made anew at their next launch */
+};
+
+static enum position find_neighbours(struct ov_graph *graph, struct ov_graph_neighbours *out)
+{
+    const struct ov_graph *before = surely(&graph->before, graph), *after = surely(&graph->after, graph);
+    *out = (struct ov_graph_neighbours){NULL, NULL};
+    if (before == graph && after == graph) {
+        return ALONE;
+    }
+    bool old_before = before->turn.version != graph->decided, old_after = after->turn.version != graph->decided;
+    out->before = before->turn.exec != NULL && !old_before ? &before->turn.schedule : NULL;
+    out->after = after->turn.exec != NULL && !old_after ? &after->turn.schedule : NULL;
+    return (before != graph && old_before) || (after != graph && old_after) ? UNSETTLED : BETWEEN;
+}
+
+/* ---- the whole ---- */
+
 bool ov_graph_turn_make(struct ov_graph *graph)
 {
-    uint64_t made_of = digest_of(graph);
-    if (graph->turn.exec != NULL && graph->turn.made_of == made_of) {
+    struct ov_graph_turn *turn = &graph->turn;
+    struct ov_graph_neighbours beside;
+    enum position position = find_neighbours(graph, &beside);
+    uint64_t begins = beside.after != NULL ? beside.after->begins : 0;
+    uint64_t ends = beside.before != NULL ? beside.before->ends : 0;
+    bool right = turn->exec != NULL && !turn->outdated;
+    if (right && !turn->unchecked && turn->version == graph->decided && turn->begins == begins && turn->ends == ends) {
         return true;
     }
-    if (graph->clone == NULL || atomic_load(&ov_captures) != 0) {
-        return false; /* not while somebody captures */
+    bool captures = atomic_load(&ov_captures) != 0; /* nothing is made while somebody captures */
+    uint64_t made_of = digest_of(graph);
+    right = right && turn->made_of == made_of;
+    if (right && (captures || position == UNSETTLED || turn->reshaped >= RESHAPES)) {
+        turn->version = graph->decided;
+        turn->unchecked = false;
+        return true;
     }
     struct making m = {.graph = graph, .engine = graph->engine};
-    bool done = open_making(&m) && ov_graph_schedule_make(&m.engine->ring, m.step, m.steps, &m.schedule) &&
-                ov_cu->cuGraphClone(&m.work, graph->clone) == CUDA_SUCCESS &&
-                ov_graph_model_match(&graph->model, m.work, m.node) && add_all(&m) && finish(&m);
-    if (done) {
-        graph->turn.made_of = made_of;
-        ov_log(OV_LOG_INFO, "graph of %u nodes: %zu copies in it, %zu MiB, %u units awaited, %u left in the ring",
-               graph->model.count, m.copies, m.bytes >> 20, graph->turn.ring.needs, graph->turn.ring.lefts);
-    } else {
-        ov_graph_turn_drop(graph);
+    bool done =
+        graph->clone != NULL && !captures && open_making(&m) &&
+        ov_graph_schedule_make(&m.engine->ring, m.step, m.steps, position == ALONE ? NULL : &beside, &m.schedule);
+    if (done && !(right && ov_graph_schedule_same(&m.schedule, &turn->schedule))) {
+        unsigned reshaped = right ? turn->reshaped + 1 : 0;
+        done = make(&m);
+        turn->reshaped = reshaped;
     }
     close_making(&m);
+    if (done) {
+        turn->version = graph->decided;
+        turn->unchecked = false;
+        turn->made_of = made_of;
+        turn->begins = begins;
+        turn->ends = ends;
+    }
     return done;
+}
+
+void ov_graph_turn_forget(struct ov_graph *graph, const struct ov_graph *gone)
+{
+    const struct ov_graph_beside nobody = {NULL, 0};
+    graph->before = graph->before.graph == gone ? nobody : graph->before;
+    graph->after = graph->after.graph == gone ? nobody : graph->after;
 }
 
 void ov_graph_turn_drop(struct ov_graph *graph)
 {
-    struct ov_graph_turn *turn = &graph->turn;
-    if (turn->exec != NULL) {
-        (void)ov_cu->cuGraphExecDestroy(turn->exec);
+    drop_exec(&graph->turn);
+    ov_graph_schedule_free(&graph->turn.schedule);
+    memset(&graph->turn, 0, sizeof graph->turn);
+}
+
+void ov_graph_turn_end(struct ov_graph *graph)
+{
+    struct ov_engine *engine = graph->engine;
+    if (engine != NULL) {
+        pthread_mutex_lock(&engine->lock);
     }
-    if (turn->graph != NULL) {
-        (void)ov_cu->cuGraphDestroy(turn->graph);
+    ov_graph_turn_drop(graph);
+    if (engine != NULL) {
+        pthread_mutex_unlock(&engine->lock);
     }
-    free(turn->node);
-    free(turn->ring.need);
-    free(turn->ring.left);
-    memset(turn, 0, sizeof *turn);
 }

@@ -15,7 +15,7 @@
  * does, which is enough to keep all of that out of the ring. */
 static void give_up_clone(struct ov_graph *graph, const char *why)
 {
-    ov_graph_turn_drop(graph);
+    ov_graph_turn_end(graph);
     if (graph->clone != NULL) {
         (void)ov_cu->cuGraphDestroy(graph->clone);
         graph->clone = NULL;
@@ -186,9 +186,9 @@ void ov_graph_node_set(CUgraphExec exec, CUgraphNode program, const CUgraphNodeP
         add_to_pinned(graph, params);
     } else {
         graph->model.opaque = !change_node(node, params) || graph->model.opaque;
-        if (graph->turn.exec != NULL &&
+        if (graph->turn.graph != NULL &&
             change_turn(graph->turn.exec, graph->turn.node[index], params) != CUDA_SUCCESS) {
-            ov_graph_turn_drop(graph);
+            ov_graph_turn_end(graph);
         }
     }
     ov_graph_settle(graph);
@@ -202,9 +202,9 @@ void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode program, bool enabled)
         return; /* then it is pinned, and all nodes count as enabled */
     }
     graph->model.node[index].enabled = enabled || graph->clone == NULL;
-    graph->decided = 0;
-    if (graph->turn.exec != NULL &&
+    ov_graph_undecided(graph);
+    if (graph->turn.graph != NULL &&
         ov_cu->cuGraphNodeSetEnabled(graph->turn.exec, graph->turn.node[index], enabled) != CUDA_SUCCESS) {
-        ov_graph_turn_drop(graph);
+        ov_graph_turn_end(graph);
     }
 }

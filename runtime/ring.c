@@ -482,6 +482,17 @@ static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn
     return result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(stream, ring->handed, 0) : result;
 }
 
+/* Nothing was done since the last graph, in the same stream, and it left what this one needs; or it was this one, whose
+ * launches follow each other anyway. */
+static bool follows(struct ov_ring *ring, const struct ov_turn *turn, CUstream stream)
+{
+    bool ready = ring->last_turn != 0 && ring->turned_lane == lane_of(ring, stream)->id;
+    for (uint32_t i = 0; i < turn->needs && ready; i++) {
+        ready = ring->unit[turn->need[i]].loaded;
+    }
+    return ready || ring->last_turn == turn->id;
+}
+
 enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream)
 {
     struct ov_ring *ring = &engine->ring;
@@ -498,7 +509,7 @@ enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn
         }
     }
     if (take_event(&ring->plain, &ring->turned) != CUDA_SUCCESS ||
-        (ring->last_turn != turn->id && bring_about(engine, turn, stream) != CUDA_SUCCESS)) {
+        (!follows(ring, turn, stream) && bring_about(engine, turn, stream) != CUDA_SUCCESS)) {
         return OV_REFUSED;
     }
     ring->turning = true;
@@ -541,7 +552,9 @@ void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUs
             ring->owner[p] = turn->left[i] + 1;
         }
     }
-    lane_of(ring, stream)->seen = ring->loads;
+    struct ov_lane *lane = lane_of(ring, stream);
+    lane->seen = ring->loads;
+    ring->turned_lane = lane->id;
     drop_window(ring);
     ring->last_turn = turn->id;
     ring->counts.copies += turn->copies;

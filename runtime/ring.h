@@ -110,10 +110,12 @@ struct ov_ring_counts {
 /* What a graph that turns the ring expects in it, and leaves. */
 struct ov_turn {
     uint64_t id; /* of the graph and this very turn; never reused */
-    uint32_t *need, *left;
+    const uint32_t *need, *left; /* units; the graph's */
     uint32_t needs, lefts;
     uint32_t copies;
 };
+
+struct ov_graph;
 
 struct ov_ring {
     struct ov_unit *unit;
@@ -137,6 +139,8 @@ struct ov_ring {
     double link_bytes_per_s; /* measured when the first plan was made */
     bool turning;            /* handed over: a graph is being launched */
     uint64_t last_turn;      /* the turn that left the ring as it is now, 0: something has been done with it since */
+    uint64_t turned_lane;    /* id of the stream that it ran in */
+    struct ov_graph *turned_by;
     CUevent handed, turned;  /* before and after the last graph that had it */
     struct ov_ring_counts counts;
 };
