@@ -111,13 +111,36 @@ CUgraphNode add_read(struct rig *rig, CUgraph graph, const CUgraphNode *from, si
 
 CUgraph chain_of_reads(struct rig *rig)
 {
-    CUgraph graph;
-    CUgraphNode last = NULL;
-    OK(cuGraphCreate(&graph, 0));
-    for (unsigned i = 0; i < rig->count; i++) {
-        last = add_read(rig, graph, &last, i > 0, i, i);
-    }
+    CUgraph graph = new_graph();
+    add_reads(rig, graph, 0, rig->count);
     return graph;
+}
+
+void add_reads(struct rig *rig, CUgraph graph, unsigned from, unsigned to)
+{
+    CUgraphNode last = NULL;
+    for (unsigned i = from; i < to; i++) {
+        last = add_read(rig, graph, &last, i > from, i, i);
+    }
+}
+
+CUgraph new_graph(void)
+{
+    CUgraph graph;
+    OK(cuGraphCreate(&graph, 0));
+    return graph;
+}
+
+void replay_and_close(struct rig *rig, CUgraph graph, CUgraphExec exec)
+{
+    for (int round = 0; round < 4; round++) {
+        replay(rig, exec, 2);
+        rig_pass(rig, NULL, 0);
+    }
+    graphs_streamed();
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    rig_close(rig);
 }
 
 CUresult launch_with(const struct rig *rig, unsigned index, unsigned slot, CUstream stream,

@@ -34,12 +34,16 @@ void check_out(struct rig *rig, const char *step);
 void clear_out(struct rig *rig, CUstream stream);
 /* Clears out, launches on the rig's stream, waits, compares. Prints one line for all. */
 void replay(struct rig *rig, CUgraphExec exec, int times);
+/* Replays between eager passes; then everything is freed. */
+void replay_and_close(struct rig *rig, CUgraph graph, CUgraphExec exec);
 
 /* A kernel node that reads weight `index` to out[slot]. */
 CUDA_KERNEL_NODE_PARAMS read_params(const struct rig *rig, void **params);
 CUgraphNode add_read(struct rig *rig, CUgraph graph, const CUgraphNode *from, size_t count, unsigned index,
                      unsigned slot);
-/* One such node for each weight, in a chain. */
+CUgraph new_graph(void);
+/* A chain of such nodes for weights from..to-1, weight i to out[i]; a graph of one for all. */
+void add_reads(struct rig *rig, CUgraph graph, unsigned from, unsigned to);
 CUgraph chain_of_reads(struct rig *rig);
 /* Launches the graph's read of one weight by hand: probe_digest through cuLaunchKernelEx. */
 CUresult launch_with(const struct rig *rig, unsigned index, unsigned slot, CUstream stream,

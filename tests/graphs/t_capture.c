@@ -19,6 +19,8 @@ static struct rig rig;
 static CUstream side; /* of the actions; never captured */
 static CUevent event;
 static uint32_t *pinned;
+static struct gpu_image image[4]; /* what the actions have loaded */
+static unsigned images;
 
 /* ---- actions; each tells its codes */
 
@@ -80,8 +82,8 @@ static void act_free(void)
 /* Code is loaded, and a kernel of it reads weights. */
 static void act_load(void)
 {
-    struct gpu_image image = gpu_image_load("probe", GPU_LOAD_MODULE);
-    CUfunction function = gpu_image_kernel(&image, "probe_digest");
+    image[images] = gpu_image_load("probe", GPU_LOAD_MODULE);
+    CUfunction function = gpu_image_kernel(&image[images++], "probe_digest");
     for (unsigned i = 0; i < COUNT; i++) {
         CUdeviceptr in = rig.weight[i].address, out = rig.out + 4 * (1100 + i);
         uint64_t words = rig.weight[i].bytes / 4;
@@ -136,6 +138,9 @@ static void prepare(void)
 static void finish(void)
 {
     OK(cuCtxSynchronize());
+    while (images > 0) {
+        gpu_image_unload(&image[--images]);
+    }
     OK(cuMemFreeHost(pinned));
     OK(cuEventDestroy(event));
     OK(cuStreamDestroy(side));
@@ -242,7 +247,7 @@ static void into_a_graph(void)
     CUgraph graph, ended;
     CUgraphNode first;
     prepare();
-    OK(cuGraphCreate(&graph, 0));
+    graph = new_graph();
     first = add_read(&rig, graph, NULL, 0, 0, 0);
     OK(cuStreamBeginCaptureToGraph(rig.stream, graph, &first, NULL, 1, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     for (unsigned i = 1; i <= COUNT; i++) {

@@ -164,7 +164,7 @@ static void fan(void)
     CUgraph graph;
     CUgraphNode begin, read[COUNT], end;
     prepare();
-    OK(cuGraphCreate(&graph, 0));
+    graph = new_graph();
     OK(cuGraphAddEmptyNode(&begin, graph, NULL, 0));
     for (unsigned i = 0; i < COUNT; i++) {
         read[i] = add_read(&rig, graph, &begin, 1, COUNT - 1 - i, COUNT - 1 - i);
@@ -179,7 +179,7 @@ static void made_backwards(void)
     CUgraph graph;
     CUgraphNode read[COUNT];
     prepare();
-    OK(cuGraphCreate(&graph, 0));
+    graph = new_graph();
     for (unsigned i = 0; i < COUNT; i++) {
         read[i] = add_read(&rig, graph, NULL, 0, i, i);
     }
@@ -226,7 +226,7 @@ static void in_a_child(void)
     CUgraphNode node;
     prepare();
     inner = chain_of_reads(&rig);
-    OK(cuGraphCreate(&outer, 0));
+    outer = new_graph();
     OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, inner));
     OK(cuGraphDestroy(inner));
     tell_through_life(outer);
@@ -383,7 +383,7 @@ static void forms_of_instantiation(void)
     tell("result", params.result_out);
     tell("no error node", params.hErrNode_out == NULL);
     replay(&rig, exec, 2);
-    OK(cuGraphCreate(&cyclic, 0));
+    cyclic = new_graph();
     CUgraphNode first = add_read(&rig, cyclic, NULL, 0, 0, 0), second = add_read(&rig, cyclic, &first, 1, 1, 1);
     OK(cuGraphAddDependencies(cyclic, &second, &first, NULL, 1));
     say("a cycle", cuGraphInstantiate(&exec, cyclic, 0));

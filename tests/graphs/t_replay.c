@@ -52,7 +52,7 @@ static void thousand_of_half(void)
     CUgraph graph;
     CUgraphNode last = NULL;
     rig_open_with(&rig, COUNT, 2 * MIB);
-    OK(cuGraphCreate(&graph, 0));
+    graph = new_graph();
     for (unsigned i = 0; i < COUNT; i += 2) {
         last = add_read(&rig, graph, &last, i > 0, i, i);
     }
@@ -158,7 +158,7 @@ static void two_in_turn(void)
     CUgraphNode last = NULL;
     open_streaming(&rig, COUNT, 2 * MIB);
     graph[0] = chain_of_reads(&rig);
-    OK(cuGraphCreate(&graph[1], 0));
+    graph[1] = new_graph();
     for (unsigned i = COUNT; i-- > 0;) {
         last = add_read(&rig, graph[1], &last, i + 1 < COUNT, i, i);
     }
@@ -183,7 +183,7 @@ static void forty_graphs(void)
     open_streaming(&rig, COUNT, 2 * MIB);
     for (unsigned g = 0; g < 40; g++) {
         CUgraph graph;
-        OK(cuGraphCreate(&graph, 0));
+        graph = new_graph();
         (void)add_read(&rig, graph, NULL, 0, g % COUNT, g % COUNT);
         exec[g] = make_exec(graph);
         OK(cuGraphDestroy(graph));
@@ -431,7 +431,7 @@ static void three_threads(void)
     for (unsigned t = 0; t < 3; t++) {
         CUgraph graph;
         CUgraphNode last = NULL;
-        OK(cuGraphCreate(&graph, 0));
+        graph = new_graph();
         for (unsigned i = 0; i < COUNT; i++) {
             last = add_read(&rig, graph, &last, i > 0, (i + t) % COUNT, 1024 * t + (i + t) % COUNT);
         }

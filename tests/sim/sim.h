@@ -492,7 +492,7 @@ CUresult sim_capture_event_record(struct sim_call *call, struct sim_stream *stre
 CUresult sim_capture_event_wait(struct sim_call *call, struct sim_stream *stream, struct sim_event *event,
                                 unsigned flags);
 /* Stream-ordered allocation and free become memory nodes; and what the program may free of a graph's memory. */
-CUresult sim_capture_allocate(struct sim_stream *stream, uint64_t bytes, const CUmemPoolProps *props, uint64_t *out);
+CUresult sim_capture_allocate(struct sim_stream *stream, uint64_t bytes, const CUmemPoolProps *props, CUdeviceptr *out);
 CUresult sim_capture_free(struct sim_stream *stream, uint64_t address);
 CUresult sim_graph_memory_freed(struct sim_call *call, struct sim_graph_memory *memory, struct sim_lane *lane);
 /* A function that captures forbid (cuMemAlloc, cuEventQuery, ...): what it must answer; may invalidate captures. */

@@ -238,7 +238,7 @@ static CUresult capture_node(struct sim_stream *stream, struct sim_node *params)
     return CUDA_SUCCESS;
 }
 
-CUresult sim_capture_allocate(struct sim_stream *stream, uint64_t bytes, const CUmemPoolProps *props, uint64_t *out)
+CUresult sim_capture_allocate(struct sim_stream *stream, uint64_t bytes, const CUmemPoolProps *props, CUdeviceptr *out)
 {
     struct sim_node params = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC, .context = stream->lane.context};
     SIM_TRY(make(stream->lane.context, bytes, props, &params.memory));

@@ -151,7 +151,15 @@ static int reclaim(struct sim_mempool *pool, struct sim_stream *stream)
     return any;
 }
 
-static CUresult allocate(struct sim_call *call, uint64_t *out, uint64_t bytes, struct sim_mempool *pool,
+/* Counts as a write: whoever uses the range must come after its allocation and before its free. */
+static CUresult touch(struct sim_call *call, struct sim_stream *stream, const struct sim_range *range)
+{
+    const struct sim_access access = {range->address, range->bytes, 1};
+    const struct sim_op op = {.site = call->function->name, .access = &access, .access_count = 1};
+    return sim_submit(call, &stream->lane, &op);
+}
+
+static CUresult allocate(struct sim_call *call, CUdeviceptr *out, uint64_t bytes, struct sim_mempool *pool,
                          CUstream handle)
 {
     struct sim_stream *stream;
@@ -184,35 +192,24 @@ static CUresult allocate(struct sim_call *call, uint64_t *out, uint64_t bytes, s
     pool->used += capacity(bytes);
     pool->used_high = pool->used > pool->used_high ? pool->used : pool->used_high;
     pool->reserved_high = pool->reserved > pool->reserved_high ? pool->reserved : pool->reserved_high;
+    SIM_TRY(touch(call, stream, range));
     *out = range->address;
-    /* Counts as a write: whoever uses the range must come after its allocation. */
-    const struct sim_access access = {range->address, bytes, 1};
-    const struct sim_op op = {.site = call->function->name, .access = &access, .access_count = 1};
-    return sim_submit(call, &stream->lane, &op);
+    return CUDA_SUCCESS;
 }
 
 SIM_API_PTSZ(SIM_CONTEXT, cuMemAllocAsync, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), dptr, bytesize,
              hStream)
 {
-    uint64_t address;
-    if (dptr == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    SIM_TRY(allocate(call, &address, bytesize, NULL, hStream));
-    *dptr = address;
-    return CUDA_SUCCESS;
+    return dptr != NULL ? allocate(call, dptr, bytesize, NULL, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 SIM_API_PTSZ(SIM_CONTEXT, cuMemAllocFromPoolAsync,
              (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream), dptr, bytesize, pool, hStream)
 {
-    uint64_t address;
     if (dptr == NULL || !sim_handle_is(pool, 'P')) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    SIM_TRY(allocate(call, &address, bytesize, (struct sim_mempool *)pool, hStream));
-    *dptr = address;
-    return CUDA_SUCCESS;
+    return allocate(call, dptr, bytesize, (struct sim_mempool *)pool, hStream);
 }
 
 static void freed_add(struct sim_range *range, const struct sim_lane *lane)
@@ -251,9 +248,7 @@ SIM_API_PTSZ(SIM_CONTEXT, cuMemFreeAsync, (CUdeviceptr dptr, CUstream hStream), 
     if (range->graph_memory != NULL) {
         return sim_graph_memory_freed(call, range->graph_memory, &stream->lane);
     }
-    const struct sim_access access = {range->address, range->bytes, 1};
-    const struct sim_op op = {.site = call->function->name, .access = &access, .access_count = 1};
-    SIM_TRY(sim_submit(call, &stream->lane, &op));
+    SIM_TRY(touch(call, stream, range));
     if (range->pool == NULL) { /* from cuMemAlloc: it joins the current pool on its way out */
         range->pool = current_pool(range->device);
         range->pool->reserved += capacity(range->bytes);

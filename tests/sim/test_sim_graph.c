@@ -262,6 +262,88 @@ START_TEST(generic_nodes)
 }
 END_TEST
 
+START_TEST(generic_copies_sets_and_children)
+{
+    CUgraphNode copied, set, holder;
+    CUgraphNodeParams params;
+    graph_prepare();
+    uint32_t *pinned = pinned_words(WORDS);
+    pinned[0] = 70;
+    CUgraph graph = new_graph(), child = new_graph();
+    add_increment(child, NULL, 0, b, 5);
+    memset(&params, 0, sizeof params);
+    params.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    params.memcpy.copyCtx = context;
+    params.memcpy.copyParams = copy_params(0, a);
+    params.memcpy.copyParams.srcMemoryType = CU_MEMORYTYPE_HOST;
+    params.memcpy.copyParams.srcHost = pinned;
+    OK(cuGraphAddNode(&copied, graph, NULL, NULL, 0, &params));
+    memset(&params, 0, sizeof params);
+    params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+    params.memset.ctx = context;
+    params.memset.dst = b;
+    params.memset.value = 30;
+    params.memset.elementSize = 4;
+    params.memset.width = WORDS;
+    params.memset.height = 1;
+    OK(cuGraphAddNode(&set, graph, NULL, NULL, 0, &params));
+    memset(&params, 0, sizeof params);
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph.graph = child;
+    OK(cuGraphAddNode(&holder, graph, &set, NULL, 1, &params));
+    run(instantiate(graph));
+    ck_assert_uint_eq(word_at(a), 70);
+    ck_assert_uint_eq(word_at(b), 35);
+}
+END_TEST
+
+/* A copy runs on the link of the device whose context it names, whatever is current. */
+START_TEST(copies_name_their_context)
+{
+    enum { COPIES = 4 };
+    static const size_t bytes = (size_t)16 << 20;
+    CUcontext contexts[2];
+    CUdeviceptr target[2];
+    void *pinned;
+    knob("SIM_DEVICES", "2");
+    graph_prepare();
+    OK(cuMemHostAlloc(&pinned, bytes, 0));
+    for (int d = 1; d >= 0; d--) {
+        OK(cuDevicePrimaryCtxRetain(&contexts[d], d));
+        OK(cuCtxSetCurrent(contexts[d]));
+        OK(cuMemAlloc(&target[d], bytes));
+    }
+    float one_link = 0;
+    for (int links = 1; links <= 2; links++) {
+        CUevent begin, end;
+        float milliseconds;
+        CUgraph graph = new_graph();
+        for (int i = 0; i < COPIES; i++) { /* half of them on each, the second time */
+            CUgraphNode node;
+            const int d = links == 2 ? i % 2 : 0;
+            CUDA_MEMCPY3D params = copy_params(0, target[d] + bytes / COPIES * (size_t)i);
+            params.srcMemoryType = CU_MEMORYTYPE_HOST;
+            params.srcHost = pinned;
+            params.WidthInBytes = bytes / COPIES;
+            OK(cuGraphAddMemcpyNode(&node, graph, NULL, 0, &params, contexts[d]));
+        }
+        CUgraphExec exec = instantiate(graph);
+        OK(cuEventCreate(&begin, 0));
+        OK(cuEventCreate(&end, 0));
+        OK(cuEventRecord(begin, s));
+        OK(cuGraphLaunch(exec, s));
+        OK(cuEventRecord(end, s));
+        OK(cuStreamSynchronize(s));
+        OK(cuEventElapsedTime(&milliseconds, begin, end));
+        if (links == 1)
+            one_link = milliseconds;
+        else
+            ck_assert_msg(milliseconds < one_link * 0.6F, "%f ms, %f on one link", (double)milliseconds,
+                          (double)one_link);
+    }
+}
+END_TEST
+
 START_TEST(all_ways_to_instantiate)
 {
     CUgraph graph;
@@ -328,4 +410,5 @@ END_TEST
 SUITE(sim_graph, every_node_type_runs, nodes_and_edges_are_told, cycles_are_refused,
       foreign_and_stale_handles_are_refused, parameters_are_owned_by_the_node, parameters_come_back_in_their_form,
       clone_keeps_the_original, child_graphs_run_in_their_place, captured_launch_of_a_graph_is_a_child, generic_nodes,
-      all_ways_to_instantiate, node_attributes, user_objects_live_as_long_as_their_graphs)
+      generic_copies_sets_and_children, copies_name_their_context, all_ways_to_instantiate, node_attributes,
+      user_objects_live_as_long_as_their_graphs)
