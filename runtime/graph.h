@@ -6,8 +6,8 @@
  * taken a graph in and kept up with every change of the executable graph (graph_update.c). It has
  *
  *   - a *model*: the nodes in an order in which they may run, with what each kernel takes and each copy moves
- *     (graph_model.h). It is read from a private clone, so it stays what the executable graph is when the program goes
- * on to change or destroy its own graph.
+ *     (graph_model.h). It is read from a private clone, so it stays what the executable graph is when the program
+ *     goes on to change or destroy its own graph.
  *   - a *turn*, when weights that it reads are streamed: a second executable graph, made of an augmented clone, which
  *     turns the ring inside. Copies from the masters to the ring are nodes of it, each after the last readers of its
  *     place and before its own first reader (graph_turn.c; which copies and when: graph_schedule.c).
@@ -17,8 +17,8 @@
  *   - OV_GRAPH_PLAIN: nothing it uses is streamed. The program's own executable graph.
  *   - OV_GRAPH_TURN: everything it uses is known to be only read. The augmented one.
  *   - OV_GRAPH_REPLAY: a kernel in it is not known well enough, or the ring cannot be turned inside. Its nodes one
- * after the other, as if the program had launched each (graph_replay.c). Discovery, trials and units that have to leave
- * the ring are then what they are for any launch.
+ *     after the other, as if the program had launched each (graph_replay.c). Discovery, trials and units that have to
+ *     leave the ring are then what they are for any launch.
  *
  * A graph that cannot be cloned, or holds what cannot be replayed, is *pinned*: what it touches leaves the ring before
  * it runs. The decision is kept until anything may have changed that it rests on (ov_graphs_stale).
@@ -58,7 +58,8 @@ struct ov_graph_schedule {
     struct ov_graph_load *load; /* in the order in which they are made */
     uint32_t loads, tail;       /* from load[tail] on they are for the next launch */
     uint32_t *need, *left;      /* units expected in the ring, and left there */
-    uint32_t needs, lefts;
+    uint32_t *kept;             /* units that are not touched: there afterwards if they were before */
+    uint32_t needs, lefts, keeps;
     struct ov_graph_read *read;
     uint32_t reads;
     uint64_t begins, ends; /* hashes of what graphs before and after it take account of */

@@ -123,15 +123,37 @@ static bool list_needs(const struct pass *pass, const bool *before, struct ov_gr
     return out->need != NULL;
 }
 
+static bool is_made_here(const struct ov_graph_schedule *schedule, uint32_t unit)
+{
+    for (uint32_t i = 0; i < schedule->loads; i++) {
+        if (schedule->load[i].unit == unit) {
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < schedule->needs; i++) {
+        if (schedule->need[i] == unit) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is in the ring after the pass: surely, and if it was there before. */
 static bool list_left(const struct pass *pass, struct ov_graph_schedule *out)
 {
     out->left = calloc((size_t)pass->ring->unit_count + 1, sizeof *out->left);
-    for (uint32_t i = 0; out->left != NULL && i < pass->ring->unit_count; i++) {
-        if (pass->loaded[i]) {
+    out->kept = calloc((size_t)pass->ring->unit_count + 1, sizeof *out->kept);
+    if (out->left == NULL || out->kept == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < pass->ring->unit_count; i++) {
+        if (pass->loaded[i] && is_made_here(out, i)) {
             out->left[out->lefts++] = i;
+        } else if (pass->loaded[i]) {
+            out->kept[out->keeps++] = i;
         }
     }
-    return out->left != NULL;
+    return true;
 }
 
 static void hash_both_ends(struct ov_graph_schedule *out)
@@ -145,6 +167,9 @@ static void hash_both_ends(struct ov_graph_schedule *out)
     }
     for (uint32_t i = 0; i < out->lefts; i++) {
         out->ends = mix(out->ends, out->left[i]);
+    }
+    for (uint32_t i = 0; i < out->keeps; i++) {
+        out->ends = mix(out->ends, out->kept[i]);
     }
 }
 
@@ -251,9 +276,10 @@ static bool schedule_between(struct pass *pass, const struct ov_graph_schedule *
 {
     bool *start = calloc((size_t)pass->ring->unit_count + 1, sizeof *start);
     bool done = start != NULL;
-    for (uint32_t i = 0; done && before != NULL && i < before->lefts; i++) {
-        put(pass, before->left[i]);
-        start[before->left[i]] = true;
+    for (uint32_t i = 0; done && before != NULL && i < before->lefts + before->keeps; i++) {
+        uint32_t unit = i < before->lefts ? before->left[i] : before->kept[i - before->lefts];
+        put(pass, unit);
+        start[unit] = true;
     }
     done = done && run(pass);
     for (uint32_t i = 0; i < pass->loads && done; i++) {
@@ -324,9 +350,10 @@ bool ov_graph_schedule_make(const struct ov_ring *ring, const struct ov_graph_st
 bool ov_graph_schedule_same(const struct ov_graph_schedule *a, const struct ov_graph_schedule *b)
 {
     return a->loads == b->loads && a->tail == b->tail && a->needs == b->needs && a->lefts == b->lefts &&
-           (a->loads == 0 || memcmp(a->load, b->load, a->loads * sizeof *a->load) == 0) &&
+           a->keeps == b->keeps && (a->loads == 0 || memcmp(a->load, b->load, a->loads * sizeof *a->load) == 0) &&
            (a->needs == 0 || memcmp(a->need, b->need, a->needs * sizeof *a->need) == 0) &&
-           (a->lefts == 0 || memcmp(a->left, b->left, a->lefts * sizeof *a->left) == 0);
+           (a->lefts == 0 || memcmp(a->left, b->left, a->lefts * sizeof *a->left) == 0) &&
+           (a->keeps == 0 || memcmp(a->kept, b->kept, a->keeps * sizeof *a->kept) == 0);
 }
 
 void ov_graph_schedule_free(struct ov_graph_schedule *schedule)
@@ -334,6 +361,7 @@ void ov_graph_schedule_free(struct ov_graph_schedule *schedule)
     free(schedule->load);
     free(schedule->need);
     free(schedule->left);
+    free(schedule->kept);
     free(schedule->read);
     memset(schedule, 0, sizeof *schedule);
 }

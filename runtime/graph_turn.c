@@ -414,8 +414,10 @@ static void adopt(struct making *m)
     turn->ring = (struct ov_turn){.id = ++turns,
                                   .need = turn->schedule.need,
                                   .left = turn->schedule.left,
+                                  .kept = turn->schedule.kept,
                                   .needs = turn->schedule.needs,
                                   .lefts = turn->schedule.lefts,
+                                  .keeps = turn->schedule.keeps,
                                   .copies = (uint32_t)m->copies};
     ov_log(OV_LOG_INFO, "graph of %u nodes: %zu copies in it, %zu MiB, %u for the next; %u units awaited, %u left",
            m->graph->model.count, m->copies, m->bytes >> 20, turn->schedule.loads - turn->schedule.tail,

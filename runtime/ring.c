@@ -458,6 +458,9 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
 
 /* ---- graphs that turn the ring ---- */
 
+/* Units that are remembered to have stayed through a graph that does not touch them; others are loaded again. */
+#define KEPT 64u
+
 /* Whatever was in the ring and may be read now is read before the stream goes on, and what the graph needs is there. */
 static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream)
 {
@@ -516,15 +519,44 @@ enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn
     return OV_ACQUIRED;
 }
 
+/* The graph came after all who read what was there. */
 static void forget_contents(struct ov_ring *ring)
 {
     for (uint32_t p = 0; p < ring->pages; p++) {
         if (ring->owner[p] != 0) {
-            struct ov_unit *owner = &ring->unit[ring->owner[p] - 1];
-            owner->loaded = false;
-            owner->reader_count = 0; /* the graph came after them */
+            ring->unit[ring->owner[p] - 1].loaded = false;
+            ring->unit[ring->owner[p] - 1].reader_count = 0;
             ring->owner[p] = 0;
         }
+    }
+}
+
+static void set_content(struct ov_ring *ring, uint32_t index)
+{
+    struct ov_unit *unit = &ring->unit[index];
+    unit->loaded = unit->by_graph = true;
+    unit->timed = false;
+    unit->load = ring->loads;
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
+        ring->owner[p] = index + 1;
+    }
+}
+
+static void set_contents(struct ov_ring *ring, const struct ov_turn *turn)
+{
+    uint32_t kept[KEPT], keeps = 0;
+    for (uint32_t i = 0; i < turn->keeps && keeps < KEPT; i++) {
+        if (ring->unit[turn->kept[i]].loaded) {
+            kept[keeps++] = turn->kept[i];
+        }
+    }
+    forget_contents(ring);
+    ring->loads++;
+    for (uint32_t i = 0; i < keeps; i++) {
+        set_content(ring, kept[i]);
+    }
+    for (uint32_t i = 0; i < turn->lefts; i++) {
+        set_content(ring, turn->left[i]);
     }
 }
 
@@ -541,17 +573,7 @@ void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUs
         ov_log_once(OV_LOG_ERROR, "an event could not be recorded: the device is waited for instead");
         (void)ov_cu->cuStreamSynchronize(stream);
     }
-    forget_contents(ring);
-    ring->loads++;
-    for (uint32_t i = 0; i < turn->lefts; i++) {
-        struct ov_unit *unit = &ring->unit[turn->left[i]];
-        unit->loaded = unit->by_graph = true;
-        unit->timed = false;
-        unit->load = ring->loads;
-        for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
-            ring->owner[p] = turn->left[i] + 1;
-        }
-    }
+    set_contents(ring, turn);
     struct ov_lane *lane = lane_of(ring, stream);
     lane->seen = ring->loads;
     ring->turned_lane = lane->id;

@@ -109,9 +109,9 @@ struct ov_ring_counts {
 
 /* What a graph that turns the ring expects in it, and leaves. */
 struct ov_turn {
-    uint64_t id; /* of the graph and this very turn; never reused */
-    const uint32_t *need, *left; /* units; the graph's */
-    uint32_t needs, lefts;
+    uint64_t id;                        /* of the graph and this very turn; never reused */
+    const uint32_t *need, *left, *kept; /* units; kept: there afterwards if they were before. The graph's */
+    uint32_t needs, lefts, keeps;
     uint32_t copies;
 };
 
@@ -141,7 +141,7 @@ struct ov_ring {
     uint64_t last_turn;      /* the turn that left the ring as it is now, 0: something has been done with it since */
     uint64_t turned_lane;    /* id of the stream that it ran in */
     struct ov_graph *turned_by;
-    CUevent handed, turned;  /* before and after the last graph that had it */
+    CUevent handed, turned; /* before and after the last graph that had it */
     struct ov_ring_counts counts;
 };
 
