@@ -33,7 +33,7 @@ void open_streaming(struct rig *rig, unsigned count, size_t bytes)
 
 void graphs_streamed(void)
 {
-    if (GRAPHS_STREAM && with_shim() && rig_streamed_mib() == 0) {
+    if (with_shim() && rig_streamed_mib() == 0) {
         rig_fail(RIG_EXIT_SELF, "no weights are streamed any more");
     }
 }
