@@ -432,8 +432,6 @@ static bool make(struct making *m)
                           ov_graph_model_match(&m->graph->model, m->work, m->node) && add_all(m) && finish(m);
     if (done) {
         adopt(m);
-    } else {
-        ov_graph_turn_drop(m->graph);
     }
     return done;
 }
@@ -487,6 +485,21 @@ static enum position find_neighbours(struct ov_graph *graph, struct ov_graph_nei
 
 /* ---- the whole ---- */
 
+/* `right`: there is one, made of the same, for other neighbours. */
+static bool make_anew(struct ov_graph *graph, const struct ov_graph_neighbours *beside, bool right)
+{
+    struct ov_graph_turn *turn = &graph->turn;
+    struct making m = {.graph = graph, .engine = graph->engine};
+    bool done = graph->clone != NULL && open_making(&m) &&
+                ov_graph_schedule_make(&m.engine->ring, m.step, m.steps, beside, &m.schedule);
+    if (done && !(right && ov_graph_schedule_same(&m.schedule, &turn->schedule))) {
+        turn->reshaped = right ? turn->reshaped + 1 : 0;
+        done = make(&m);
+    }
+    close_making(&m);
+    return done;
+}
+
 bool ov_graph_turn_make(struct ov_graph *graph)
 {
     struct ov_graph_turn *turn = &graph->turn;
@@ -498,32 +511,25 @@ bool ov_graph_turn_make(struct ov_graph *graph)
     if (right && !turn->unchecked && turn->version == graph->decided && turn->begins == begins && turn->ends == ends) {
         return true;
     }
-    bool captures = atomic_load(&ov_captures) != 0; /* nothing is made while somebody captures */
     uint64_t made_of = digest_of(graph);
     right = right && turn->made_of == made_of;
-    if (right && (captures || position == UNSETTLED || turn->reshaped >= RESHAPES)) {
-        turn->version = graph->decided;
-        turn->unchecked = false;
-        return true;
+    bool captures = atomic_load(&ov_captures) != 0; /* nothing is made while somebody captures */
+    if (!right && (captures || (turn->refused == made_of && !turn->outdated))) {
+        return false;
     }
-    struct making m = {.graph = graph, .engine = graph->engine};
-    bool done =
-        graph->clone != NULL && !captures && open_making(&m) &&
-        ov_graph_schedule_make(&m.engine->ring, m.step, m.steps, position == ALONE ? NULL : &beside, &m.schedule);
-    if (done && !(right && ov_graph_schedule_same(&m.schedule, &turn->schedule))) {
-        unsigned reshaped = right ? turn->reshaped + 1 : 0;
-        done = make(&m);
-        turn->reshaped = reshaped;
-    }
-    close_making(&m);
-    if (done) {
-        turn->version = graph->decided;
-        turn->unchecked = false;
-        turn->made_of = made_of;
+    if (!right || !(captures || position == UNSETTLED || turn->reshaped >= RESHAPES)) {
+        if (!make_anew(graph, position == ALONE ? NULL : &beside, right)) {
+            ov_graph_turn_drop(graph);
+            turn->refused = made_of;
+            return false;
+        }
         turn->begins = begins;
         turn->ends = ends;
     }
-    return done;
+    turn->version = graph->decided;
+    turn->unchecked = false;
+    turn->made_of = made_of;
+    return true;
 }
 
 void ov_graph_turn_forget(struct ov_graph *graph, const struct ov_graph *gone)

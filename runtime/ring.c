@@ -347,8 +347,8 @@ static void prefetch(struct ov_engine *engine)
     /* More than all units ahead would only repeat what is there. */
     while (!ring->turning && ring->ahead_count < OV_WINDOW - 1 && ring->ahead_count < ring->unit_count) {
         uint32_t index = ov_trace_peek(&ring->trace, ring->ahead_count + 1);
-        if (index == OV_TRACE_NONE) {
-            return;
+        if (index == OV_TRACE_NONE || index == ring->unit_count) {
+            return; /* nobody knows; or a graph is expected, which turns the ring itself from there on */
         }
         struct ov_unit *unit = &ring->unit[index];
         if (unit->tier == OV_TIER_STREAMED && !unit->loaded) {
@@ -515,6 +515,11 @@ enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn
         (!follows(ring, turn, stream) && bring_about(engine, turn, stream) != CUDA_SUCCESS)) {
         return OV_REFUSED;
     }
+    /* The trace has what the graph needs, and then the graph as if it were one more unit. */
+    for (uint32_t i = 0; i < turn->needs; i++) {
+        step(ring, turn->need[i]);
+    }
+    step(ring, ring->unit_count);
     ring->turning = true;
     return OV_ACQUIRED;
 }
@@ -580,7 +585,7 @@ void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUs
     drop_window(ring);
     ring->last_turn = turn->id;
     ring->counts.copies += turn->copies;
-    ring->counts.graphs++;
+    ring->counts.graphs++; /* nothing is loaded ahead now: another graph may follow, and expect what this one left */
 }
 
 /* ---- trials ---- */

@@ -118,7 +118,7 @@ struct ov_turn {
 struct ov_graph;
 
 struct ov_ring {
-    struct ov_unit *unit;
+    struct ov_unit *unit; /* and one more, which stands for graphs that turn the ring */
     uint32_t unit_count, streamed_count;
     struct ov_edge *edge;
     uint32_t edge_count;
@@ -127,7 +127,7 @@ struct ov_ring {
     CUdeviceptr window; /* a reservation of its own, as long as the ring */
     uint32_t *owner;    /* per ring page: 1 + unit */
     CUstream side;
-    struct ov_trace trace;
+    struct ov_trace trace;     /* of one unit more, too */
     uint32_t newest;           /* 1 + unit touched last */
     uint32_t ahead[OV_WINDOW]; /* the window: circular */
     uint32_t ahead_first, ahead_count;
