@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "graph_condition.h"
 
 #define CHILD_DEPTH 16
 
@@ -151,6 +152,7 @@ static bool read_node(struct ov_graph_model *model, struct ov_graph_node *node)
     case CU_GRAPH_NODE_TYPE_MEMSET:
         return read_fill(node);
     case CU_GRAPH_NODE_TYPE_GRAPH:
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
     case CU_GRAPH_NODE_TYPE_HOST:
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -271,6 +273,34 @@ static bool read_edges(struct ov_graph_model *model, CUgraph graph, struct place
     return done;
 }
 
+static bool read_level(struct ov_graph_model *model, CUgraph graph, CUgraph names, uint32_t parent, int depth);
+
+/* What may run in place of a conditional node: the nodes of all bodies. */
+static bool read_bodies(struct ov_graph_model *model, CUgraphNode node, uint32_t at, int depth)
+{
+    CUgraph body;
+    bool known = false, done = true;
+    for (unsigned i = 0; done && ov_graph_body(node, i, &body, &known); i++) {
+        done = read_level(model, body, body, at + 1, depth + 1);
+    }
+    model->opaque = model->opaque || !known;
+    return done;
+}
+
+/* What a node holds. entry is not valid afterwards. */
+static bool read_inside(struct ov_graph_model *model, uint32_t at, int depth, bool cloned)
+{
+    struct ov_graph_node *entry = &model->node[at];
+    CUgraph named;
+    if (entry->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) { /* a clone's bodies are not known */
+        return !cloned && read_bodies(model, entry->program, at, depth);
+    }
+    return entry->type != CU_GRAPH_NODE_TYPE_GRAPH ||
+           (ov_cu->cuGraphChildGraphNodeGetGraph(entry->node, &entry->child) == CUDA_SUCCESS &&
+            ov_cu->cuGraphChildGraphNodeGetGraph(entry->program, &named) == CUDA_SUCCESS &&
+            read_level(model, entry->child, named, at + 1, depth + 1));
+}
+
 /* One graph and those inside it. `named`: what the program calls its nodes, in the same order. */
 static bool read_level(struct ov_graph_model *model, CUgraph graph, CUgraph names, uint32_t parent, int depth)
 {
@@ -302,15 +332,7 @@ static bool read_level(struct ov_graph_model *model, CUgraph graph, CUgraph name
         if (done && type == CU_GRAPH_NODE_TYPE_KERNEL && is_device_updatable(named[i])) {
             model->opaque = true;
         }
-        if (done && type == CU_GRAPH_NODE_TYPE_GRAPH) {
-            CUgraph inner, named_inner;
-            done = ov_cu->cuGraphChildGraphNodeGetGraph(node[i], &inner) == CUDA_SUCCESS &&
-                   ov_cu->cuGraphChildGraphNodeGetGraph(named[i], &named_inner) == CUDA_SUCCESS;
-            if (done) {
-                entry->child = inner;
-                done = read_level(model, inner, named_inner, at + 1, depth + 1); /* entry is stale from here on */
-            }
-        }
+        done = done && read_inside(model, at, depth, graph != names); /* entry is stale from here on */
     }
     done = done && read_edges(model, graph, place, count);
     free(place);
@@ -385,7 +407,7 @@ static uint32_t place_level(struct ov_graph_model *model, bool *placed, uint32_t
             if (!placed[i] && is_ready(model, placed, i)) {
                 placed[i] = true;
                 model->order[done++] = i;
-                if (model->node[i].type == CU_GRAPH_NODE_TYPE_GRAPH) {
+                if (i + 1 < model->count && model->node[i + 1].parent == i + 1) {
                     done = place_level(model, placed, i + 1, i + 1, done);
                 }
             }

@@ -227,6 +227,8 @@ void ov_graph_instantiated(CUgraphExec exec, CUgraph graph, unsigned long long f
 void ov_graph_updated(CUgraphExec exec, CUgraph graph);
 /* After a node of an executable graph was changed. params: as far as cuGraphNodeSetParams knows the kind of node. */
 void ov_graph_node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params);
+/* After a node was added by cuGraphAddNode (graph_condition.h). */
+void ov_graph_node_added(CUgraphNode node, const CUgraphNodeParams *params);
 void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
 void ov_graph_destroying(CUgraphExec exec); /* before cuGraphExecDestroy */
 /* Around cuGraphLaunch. begin: CUDA_SUCCESS, or an error that the wrapper returns without launching; end is called all

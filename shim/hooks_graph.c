@@ -30,6 +30,24 @@
 CAPTURE_BODIES()
 CAPTURE_BODIES(_ptsz)
 
+#define ADD_BODY(name, params_, args)                \
+    CUresult ov_body_##name params_                  \
+    {                                                \
+        const CUresult result = OV_REAL(name, args); \
+        if (result == CUDA_SUCCESS) {                \
+            ov_graph_node_added(*out, params);       \
+        }                                            \
+        return result;                               \
+    }
+
+ADD_BODY(cuGraphAddNode,
+         (CUgraphNode * out, CUgraph graph, const CUgraphNode *dependency, size_t count, CUgraphNodeParams *params),
+         (out, graph, dependency, count, params))
+ADD_BODY(cuGraphAddNode_v2,
+         (CUgraphNode * out, CUgraph graph, const CUgraphNode *dependency, const CUgraphEdgeData *edge, size_t count,
+          CUgraphNodeParams *params),
+         (out, graph, dependency, edge, count, params))
+
 /* Every form that makes the driver take in a graph: the engine is told when it has. */
 #define TAKE_IN_BODY(name, params, args, told)       \
     CUresult ov_body_##name params                   \

@@ -137,7 +137,6 @@ void replay_and_close(struct rig *rig, CUgraph graph, CUgraphExec exec)
         replay(rig, exec, 2);
         rig_pass(rig, NULL, 0);
     }
-    graphs_streamed();
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));
     rig_close(rig);

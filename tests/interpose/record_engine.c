@@ -487,6 +487,11 @@ void ov_graph_node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodePara
     record("graph_node_set %p node=%p type=%d%s", (void *)exec, (void *)node, (int)params->type, what);
 }
 
+void ov_graph_node_added(CUgraphNode node, const CUgraphNodeParams *params)
+{
+    record("graph_node_added %p type=%d", (void *)node, (int)params->type);
+}
+
 void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
 {
     record("graph_node_enabled %p node=%p %d", (void *)exec, (void *)node, enabled);

@@ -474,6 +474,12 @@ static void node_params(void)
     EXPECT("driver cuGraphExecExternalSemaphoresWaitNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, ""));
     CHECK(elf_cuGraphExecBatchMemOpNodeSetParams(EXEC, NODE, NULL) == 0);
     EXPECT("driver cuGraphExecBatchMemOpNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, ""));
+    CUgraphNode node = NODE; /* the driver of these tests writes none */
+    CUgraphNodeParams added = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CHECK(elf_cuGraphAddNode(&node, GRAPH, NULL, 0, &added) == 0);
+    EXPECT("driver cuGraphAddNode", line("graph_node_added %p type=13", (void *)NODE));
+    CHECK(elf_cuGraphAddNode_v2(&node, GRAPH, NULL, NULL, 0, &added) == 0);
+    EXPECT("driver cuGraphAddNode_v2", line("graph_node_added %p type=13", (void *)NODE));
     CHECK(elf_cuGraphNodeSetEnabled(EXEC, NODE, 0) == 0);
     EXPECT("driver cuGraphNodeSetEnabled", line("graph_node_enabled %p node=%p 0", (void *)EXEC, (void *)NODE));
 }
