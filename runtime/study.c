@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "learn.h"
 #include "log.h"
+#include "other.h"
 #include "trace.h"
 #include "watch.h"
 #include "zerocopy.h"
@@ -30,6 +31,7 @@ struct study {
         uint32_t times;
     } * exact; /* addresses touched while their memory was stable, ascending */
     size_t exact_count;
+    double cycles;      /* that the log covers, 1: there is no cycle */
     unsigned undecided; /* boundaries that were passed, but not often enough yet */
 };
 
@@ -163,7 +165,8 @@ static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t 
                          .end = end,
                          .first = ov_arena_page(&engine->arena, from),
                          .pages = (uint32_t)((to - from) >> OV_PAGE_SHIFT),
-                         .ordinal = alloc->ordinal};
+                         .ordinal = alloc->ordinal,
+                         .share = 1};
     if (((size_t)run.pages << OV_PAGE_SHIFT) < ov_opt.min_unit_bytes) {
         return true;
     }
@@ -564,6 +567,7 @@ static bool form_order(struct study *study)
         period = 0;
     }
     runs->periodic = period != 0;
+    study->cycles = period != 0 ? (double)length / (double)period : 1;
     runs->cycle_length = period != 0 ? period : length < APERIODIC_TOUCHES ? length : APERIODIC_TOUCHES;
     memmove(sequence, sequence + (length - runs->cycle_length), runs->cycle_length * sizeof *sequence);
     runs->cycle = sequence;
@@ -652,6 +656,7 @@ bool ov_learn_study(struct ov_engine *engine)
     struct ov_learn *learn = &engine->learn;
     struct study study = {.engine = engine};
     learn->attempts++;
+    ov_density_collect(engine); /* what the log says is complete then */
     bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS && load_log(&study) &&
                 count_addresses(&study) && form_runs(&study) && keep_innocent(&study) && judge_pairs(&study) &&
                 form_order(&study);
@@ -659,6 +664,7 @@ bool ov_learn_study(struct ov_engine *engine)
         mark_hidden(engine, &study.runs);
         settle_marks(&study);
         log_marks(&study);
+        ov_density_judge(engine, &study.runs, study.entry, study.run, study.count, study.cycles);
         ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
                study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
     }
