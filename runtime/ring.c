@@ -89,67 +89,24 @@ CUresult ov_ring_resize(struct ov_engine *engine, uint32_t pages)
     return CUDA_SUCCESS;
 }
 
-/* ---- events ---- */
-
-static CUresult fill_pool(struct ov_event_pool *pool, size_t wanted, unsigned flags)
-{
-    pool->flags = flags;
-    if (wanted > pool->room) {
-        CUevent *item = realloc(pool->item, wanted * sizeof *item);
-        if (item == NULL) {
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        pool->item = item;
-        pool->room = wanted;
-    }
-    CUresult result = CUDA_SUCCESS;
-    while (pool->count < wanted && result == CUDA_SUCCESS) {
-        result = ov_cu->cuEventCreate(&pool->item[pool->count], flags);
-        pool->count += result == CUDA_SUCCESS;
-    }
-    return result;
-}
-
 CUresult ov_ring_provide(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
-    CUresult result = fill_pool(&ring->plain, 2 * (size_t)ring->unit_count + 64, CU_EVENT_DISABLE_TIMING);
+    CUresult result = ov_events_fill(&ring->plain, 2 * (size_t)ring->unit_count + 64, CU_EVENT_DISABLE_TIMING);
     if (result == CUDA_SUCCESS && ov_opt.summary) {
-        result = fill_pool(&ring->timed, 2 * (size_t)ring->unit_count + 2, CU_EVENT_DEFAULT);
+        result = ov_events_fill(&ring->timed, 2 * (size_t)ring->unit_count + 2, CU_EVENT_DEFAULT);
     }
     return result;
-}
-
-/* From the pool; only a program with many streams gets to ask the driver. */
-static CUresult take_event(struct ov_event_pool *pool, CUevent *event)
-{
-    if (*event != NULL) {
-        return CUDA_SUCCESS;
-    }
-    if (pool->count > 0) {
-        *event = pool->item[--pool->count];
-        return CUDA_SUCCESS;
-    }
-    return ov_cu->cuEventCreate(event, pool->flags);
-}
-
-static void give_event(struct ov_event_pool *pool, CUevent event)
-{
-    if (event != NULL && pool->count < pool->room) {
-        pool->item[pool->count++] = event;
-    } else if (event != NULL) {
-        (void)ov_cu->cuEventDestroy_v2(event);
-    }
 }
 
 void ov_ring_recycle(struct ov_ring *ring, struct ov_unit *unit)
 {
-    give_event(&ring->plain, unit->ready);
+    ov_event_give(&ring->plain, unit->ready);
     for (int r = 0; r < OV_READERS; r++) {
-        give_event(&ring->plain, unit->reader[r].event);
+        ov_event_give(&ring->plain, unit->reader[r].event);
     }
-    give_event(&ring->timed, unit->asked);
-    give_event(&ring->timed, unit->got);
+    ov_event_give(&ring->timed, unit->asked);
+    ov_event_give(&ring->timed, unit->got);
 }
 
 /* ---- streams ---- */
@@ -193,54 +150,6 @@ void ov_ring_forget_stream(struct ov_engine *engine, CUstream stream)
 
 /* ---- copies ---- */
 
-/* How long a stream waited for the unit; asked when it is about to be loaded again. */
-static void account_stall(struct ov_ring *ring, struct ov_unit *unit)
-{
-    float ms = 0;
-    if (unit->timed && ov_cu->cuEventElapsedTime(&ms, unit->asked, unit->got) == CUDA_SUCCESS && ms > 0) {
-        ring->counts.stall_ns += (uint64_t)(ms * 1e6f);
-    }
-    unit->timed = false;
-}
-
-/* One copy in so many is timed, at first more: a short run wants a figure, too. */
-#define METER_EVERY 16u
-#define METER_FIRST 3u
-
-static bool meter_begin(struct ov_ring *ring, size_t bytes)
-{
-    struct ov_meter *meter = &ring->meter;
-    float ms = 0;
-    if (!ov_opt.summary || ring->loads % (ring->loads < 4 * METER_EVERY ? METER_FIRST : METER_EVERY) != 0) {
-        return false;
-    }
-    if (meter->bytes > 0) {
-        CUresult result = ov_cu->cuEventElapsedTime(&ms, meter->begin, meter->end);
-        if (result == CUDA_ERROR_NOT_READY) {
-            return false;
-        }
-        if (result == CUDA_SUCCESS) {
-            ring->counts.timed_bytes += meter->bytes;
-            ring->counts.timed_ns += (uint64_t)(ms * 1e6f);
-        }
-        meter->bytes = 0;
-    }
-    if (take_event(&ring->timed, &meter->begin) != CUDA_SUCCESS ||
-        take_event(&ring->timed, &meter->end) != CUDA_SUCCESS ||
-        ov_cu->cuEventRecord(meter->begin, ring->side) != CUDA_SUCCESS) {
-        return false;
-    }
-    meter->bytes = bytes;
-    return true;
-}
-
-static void meter_end(struct ov_ring *ring)
-{
-    if (ov_cu->cuEventRecord(ring->meter.end, ring->side) != CUDA_SUCCESS) {
-        ring->meter.bytes = 0;
-    }
-}
-
 static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner)
 {
     CUresult result = CUDA_SUCCESS;
@@ -276,16 +185,16 @@ static CUresult load(struct ov_engine *engine, uint32_t index)
     }
     ring->last_turn = 0;
     unit->by_graph = false;
-    account_stall(ring, unit);
-    bool metered = meter_begin(ring, unit->bytes);
-    result = take_event(&ring->plain, &unit->ready);
+    ov_meter_account(ring, unit);
+    bool metered = ov_meter_begin(ring, unit->bytes);
+    result = ov_event_take(&ring->plain, &unit->ready);
     if (result == CUDA_SUCCESS) {
         CUdeviceptr to = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
         result = unit->source != 0 ? ov_cu->cuMemcpyAsync(to, unit->source, unit->bytes, ring->side)
                                    : ov_master_fetch(engine, to, unit->first, unit->pages, ring->side);
     }
     if (metered) {
-        meter_end(ring);
+        ov_meter_end(ring);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuEventRecord(unit->ready, ring->side);
@@ -399,13 +308,12 @@ static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstrea
     if (lane->seen >= unit->load) {
         return CUDA_SUCCESS;
     }
-    CUresult result = CUDA_SUCCESS;
-    bool timed = ov_opt.summary && !unit->timed && take_event(&ring->timed, &unit->asked) == CUDA_SUCCESS &&
-                 take_event(&ring->timed, &unit->got) == CUDA_SUCCESS &&
-                 ov_cu->cuEventRecord(unit->asked, stream) == CUDA_SUCCESS;
-    result = ov_cu->cuStreamWaitEvent(stream, unit->by_graph ? ring->turned : unit->ready, 0);
+    bool timed = ov_meter_wait_begin(ring, unit, stream);
+    CUresult result = ov_cu->cuStreamWaitEvent(stream, unit->by_graph ? ring->turned : unit->ready, 0);
     if (result == CUDA_SUCCESS) {
-        unit->timed = unit->timed || (timed && ov_cu->cuEventRecord(unit->got, stream) == CUDA_SUCCESS);
+        if (timed) {
+            ov_meter_wait_end(unit, stream);
+        }
         lane->seen = unit->load;
         ring->counts.waits++;
     }
@@ -477,7 +385,7 @@ static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn
         }
     }
     if (result == CUDA_SUCCESS) {
-        result = take_event(&ring->plain, &ring->handed);
+        result = ov_event_take(&ring->plain, &ring->handed);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuEventRecord(ring->handed, ring->side);
@@ -511,7 +419,7 @@ enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn
             return OV_BUSY;
         }
     }
-    if (take_event(&ring->plain, &ring->turned) != CUDA_SUCCESS ||
+    if (ov_event_take(&ring->plain, &ring->turned) != CUDA_SUCCESS ||
         (!follows(ring, turn, stream) && bring_about(engine, turn, stream) != CUDA_SUCCESS)) {
         return OV_REFUSED;
     }
@@ -653,7 +561,7 @@ static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t
         }
         i = 0;
     }
-    CUresult result = take_event(&ring->plain, &unit->reader[i].event);
+    CUresult result = ov_event_take(&ring->plain, &unit->reader[i].event);
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuEventRecord(unit->reader[i].event, stream);
     }

@@ -34,6 +34,8 @@
 #include <stdint.h>
 
 #include "arena.h"
+#include "event_pool.h"
+#include "meter.h"
 #include "plan.h"
 #include "runtime.h"
 #include "trace.h"
@@ -92,19 +94,6 @@ struct ov_edge {
 #define OV_UNIT_COLD 0x7ffffffeu
 /* A host-mapped unit whose readers are timed (density.h). */
 #define OV_UNIT_TIMED 0x7fffffffu
-
-/* Events are handed out and taken back; made when a plan is. */
-struct ov_event_pool {
-    CUevent *item;
-    size_t count, room;
-    unsigned flags;
-};
-
-/* The speed of some copies. Not of all: an event that takes the time holds up the copies behind it. */
-struct ov_meter {
-    CUevent begin, end;
-    size_t bytes; /* of the copy under way, 0: none */
-};
 
 struct ov_ring_counts {
     uint64_t timed_bytes, timed_ns; /* of the copies that were timed */

@@ -25,7 +25,8 @@
  *   plan.h       tier and ring place of every unit (pure: no CUDA)
  *   propose.h    where every page should stand
  *   convert.h    bringing a plan about at a quiet point; taking single units out of it
- *   ring.h       steady state: units in the ring, copies, events, misses
+ *   ring.h       steady state: units in the ring, copies, misses
+ *   event_pool.h, meter.h    its events; the times of copies and waits
  *   launch.c, copy.c, graph.c, graph_launch.c, capture.c, quiet.c, runtime.c    the functions below
  *   summary.h, hostlimit.h   the line at exit; how much host memory there is
  *   engine.h     one per device: owns all of the above, phases, lock
@@ -224,7 +225,8 @@ void ov_quiet_point(
 void ov_capture_beginning(CUstream stream);              /* before any form of cuStreamBeginCapture */
 void ov_capture_began(CUstream stream, CUresult result); /* after it, on the same thread */
 void ov_capture_ended(CUstream stream);                  /* after cuStreamEndCapture, whatever its result */
-/* After the driver has taken a graph in: made an executable graph of it, or updated one. flags: of the instantiation. */
+/* After the driver has taken a graph in: made an executable graph of it, or updated one. flags: of the instantiation.
+ */
 void ov_graph_instantiated(CUgraphExec exec, CUgraph graph, unsigned long long flags);
 void ov_graph_updated(CUgraphExec exec, CUgraph graph);
 /* After a node of an executable graph was changed. params: as far as cuGraphNodeSetParams knows the kind of node. */

@@ -3,41 +3,20 @@
 #include <string.h>
 
 #include "engine.h"
-#include "learn.h"
 #include "log.h"
 #include "other.h"
+#include "study.h"
 #include "trace.h"
-#include "watch.h"
 #include "zerocopy.h"
 
 /* Kernels may read this far past the end of a tensor, so packers leave gaps of up to this size. */
 #define GAP_BYTES 4096u
-/* Times a unit may be taken out of the ring before it stays out. */
-#define STRIKES 3u
 /* An aperiodic program's "cycle" is this much of the end of the log. */
 #define APERIODIC_TOUCHES 8192u
-/* Bit in study.run[], inside of mark_ambiguous only. */
-#define ASTRAY 0x80000000u
-
-struct study {
-    struct ov_engine *engine;
-    struct ov_runs runs;
-    struct ov_log_entry *entry; /* the log of this discovery, in order; stale entries left out */
-    size_t count;
-    uint64_t *place; /* of each entry in the log */
-    uint32_t *run;   /* of each entry: 1 + index, 0: none */
-    struct {
-        uint64_t address;
-        uint32_t times;
-    } * exact; /* addresses touched while their memory was stable, ascending */
-    size_t exact_count;
-    double cycles;      /* that the log covers, 1: there is no cycle */
-    unsigned undecided; /* boundaries that were passed, but not often enough yet */
-};
 
 /* ---- reading the log ---- */
 
-static bool load_log(struct study *study)
+static bool load_log(struct ov_study *study)
 {
     const struct ov_learn *learn = &study->engine->learn;
     uint64_t from = learn->start;
@@ -68,7 +47,7 @@ static int compare_addresses(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool count_addresses(struct study *study)
+static bool count_addresses(struct ov_study *study)
 {
     uint64_t *all = calloc(study->count + 1, sizeof *all);
     study->exact = calloc(study->count + 1, sizeof *study->exact);
@@ -99,7 +78,7 @@ static bool count_addresses(struct study *study)
 }
 
 /* Index of the first touched address >= address. */
-static size_t exact_from(const struct study *study, uint64_t address)
+static size_t exact_from(const struct ov_study *study, uint64_t address)
 {
     size_t low = 0, high = study->exact_count;
     while (low < high) {
@@ -113,13 +92,13 @@ static size_t exact_from(const struct study *study, uint64_t address)
     return low;
 }
 
-static uint32_t times_touched(const struct study *study, uint64_t address)
+static uint32_t times_touched(const struct ov_study *study, uint64_t address)
 {
     size_t i = exact_from(study, address);
     return i < study->exact_count && study->exact[i].address == address ? study->exact[i].times : 0;
 }
 
-static bool touched_inside(const struct study *study, uint64_t begin, uint64_t end)
+static bool touched_inside(const struct ov_study *study, uint64_t begin, uint64_t end)
 {
     size_t i = exact_from(study, begin);
     return i < study->exact_count && study->exact[i].address < end;
@@ -128,7 +107,7 @@ static bool touched_inside(const struct study *study, uint64_t begin, uint64_t e
 /* ---- runs ---- */
 
 /* Edges are (offset, began) pairs, ascending. */
-static bool boundary_trusted(struct study *study, const struct ov_alloc *alloc, uint32_t edge)
+static bool boundary_trusted(struct ov_study *study, const struct ov_alloc *alloc, uint32_t edge)
 {
     if ((alloc->edge[edge] & 1) == 0) {
         return false;
@@ -148,7 +127,7 @@ static bool boundary_trusted(struct study *study, const struct ov_alloc *alloc, 
     return times >= wanted;
 }
 
-static bool add_run(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end)
+static bool add_run(struct ov_study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end)
 {
     const struct ov_engine *engine = study->engine;
     uint64_t base = ov_page_address(&engine->arena, alloc->first);
@@ -201,7 +180,7 @@ static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t 
 }
 
 /* The runs of [begin, limit), which is all of an allocation or what lies between two holes of a reservation. */
-static bool form_stretch(struct study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t limit)
+static bool form_stretch(struct ov_study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t limit)
 {
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
     for (uint32_t i = 0; i < alloc->edge_count; i++) {
@@ -216,7 +195,7 @@ static bool form_stretch(struct study *study, const struct ov_alloc *alloc, uint
     return add_run(study, alloc, begin, limit);
 }
 
-static bool form_alloc(struct study *study, const struct ov_alloc *alloc)
+static bool form_alloc(struct ov_study *study, const struct ov_alloc *alloc)
 {
     const struct ov_arena *arena = &study->engine->arena;
     uint64_t base = ov_page_address(arena, alloc->first);
@@ -237,7 +216,7 @@ static bool form_alloc(struct study *study, const struct ov_alloc *alloc)
 }
 
 /* Units of an earlier plan that this discovery did not see at work are kept as they are, if they still stand. */
-static bool keep_old(struct study *study, const struct ov_alloc *alloc)
+static bool keep_old(struct ov_study *study, const struct ov_alloc *alloc)
 {
     const struct ov_runs *old = &study->engine->learn.runs;
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
@@ -276,7 +255,7 @@ static int compare_runs(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-static bool form_runs(struct study *study)
+static bool form_runs(struct ov_study *study)
 {
     const struct ov_allocs *allocs = &study->engine->allocs;
     for (uint32_t i = 0; i < allocs->count; i++) {
@@ -296,224 +275,6 @@ static bool form_runs(struct study *study)
     return true;
 }
 
-/* 1 + index of the run that holds the address. */
-static uint32_t run_at(const struct ov_runs *runs, uint64_t address)
-{
-    uint32_t low = 0, high = runs->count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (runs->item[middle].end <= address) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low < runs->count && runs->item[low].begin <= address ? low + 1 : 0;
-}
-
-static uint64_t run_since(const struct study *study, const struct ov_run *run)
-{
-    uint64_t since = 0;
-    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
-        uint64_t page_since = study->engine->learn.memo[p].since;
-        since = page_since > since ? page_since : since;
-    }
-    return since;
-}
-
-/* ---- what follows from the runs ---- */
-
-static bool ambiguous(const struct ov_log_entry *entry)
-{
-    const struct ov_kernel *kernel = entry->kernel;
-    return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
-}
-
-static bool filled_by_copies(const struct study *study, const struct ov_run *run)
-{
-    const struct ov_alloc *alloc = ov_alloc_of(study->engine, run->first);
-    uint64_t uploaded = 0;
-    uint64_t begin = ov_page_address(&study->engine->arena, run->first);
-    uint64_t end = begin + ((uint64_t)run->pages << OV_PAGE_SHIFT);
-    uint64_t used_end = ov_page_address(&study->engine->arena, alloc->first) + alloc->bytes;
-    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
-        uploaded += study->engine->learn.memo[p].uploaded;
-    }
-    end = used_end < end ? used_end : end;
-    return uploaded * 10 >= (end - begin) * 9;
-}
-
-static void find_runs(struct study *study)
-{
-    for (size_t i = 0; i < study->count; i++) {
-        study->run[i] = run_at(&study->runs, study->entry[i].address);
-    }
-}
-
-/* Drops runs that somebody may write. */
-static bool keep_innocent(struct study *study)
-{
-    enum { FILLED = 1, WRITTEN = 2, DOUBTED = 4 };
-    uint8_t *what = calloc(study->runs.count + 1, 1);
-    uint64_t *since = calloc(study->runs.count + 1, sizeof *since);
-    if (what == NULL || since == NULL) {
-        free(what);
-        free(since);
-        return false;
-    }
-    for (uint32_t i = 0; i < study->runs.count; i++) {
-        what[i] = filled_by_copies(study, &study->runs.item[i]) ? FILLED : 0;
-        since[i] = run_since(study, &study->runs.item[i]);
-    }
-    find_runs(study);
-    for (size_t i = 0; i < study->count; i++) {
-        const struct ov_log_entry *entry = &study->entry[i];
-        if (study->run[i] != 0 && study->place[i] >= since[study->run[i] - 1]) { /* earlier writes made it what it is */
-            bool writes = entry->kernel != NULL && ov_slot(entry->kernel, entry->slot) == OV_SLOT_WRITER;
-            what[study->run[i] - 1] |= writes ? WRITTEN : ov_watch_reads_only(entry->kernel, entry->slot) ? 0 : DOUBTED;
-        }
-    }
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < study->runs.count; i++) {
-        bool in_ring = study->engine->arena.page[study->runs.item[i].first].backing == OV_RING;
-        if (in_ring || ((what[i] & WRITTEN) == 0 && (what[i] & (FILLED | DOUBTED)) != DOUBTED)) {
-            study->runs.item[kept++] = study->runs.item[i];
-        }
-    }
-    study->runs.count = kept;
-    free(what);
-    free(since);
-    find_runs(study);
-    return true;
-}
-
-/* Marks runs that ambiguous slots reach at moments when they are not in use anyway: such a touch, stale or not, would
- * cost a copy of its own. Next to a sure touch of the same run it costs nothing, and mostly is what that touch left on
- * the stack. */
-static void mark_ambiguous(struct study *study)
-{
-    uint32_t sure = 0; /* the run that was surely touched last */
-    for (size_t i = 0; i < study->count; i++) {
-        if (study->run[i] != 0 && !ambiguous(&study->entry[i])) {
-            sure = study->run[i];
-        } else if (study->run[i] != sure) {
-            study->run[i] |= ASTRAY;
-        }
-    }
-    sure = 0; /* the one that is touched next */
-    for (size_t i = study->count; i-- > 0;) {
-        uint32_t run = study->run[i] & ~ASTRAY;
-        if (run != 0 && !ambiguous(&study->entry[i])) {
-            sure = run;
-        } else if (run != 0 && study->run[i] != run && run != sure) {
-            study->runs.item[run - 1].marks |= OV_MARK_AMBIGUOUS;
-        }
-        study->run[i] = run;
-    }
-}
-
-/* Says of pairs whether they read, and puts marks on runs. */
-static bool judge_pairs(struct study *study)
-{
-    uint64_t *since = calloc(study->runs.count + 1, sizeof *since);
-    if (since == NULL) {
-        return false;
-    }
-    for (uint32_t i = 0; i < study->runs.count; i++) {
-        since[i] = run_since(study, &study->runs.item[i]);
-    }
-    /* First hope, then doubt: an unknown pair is a reader unless one of its touches speaks against it. */
-    for (int step = 0; step < 3; step++) {
-        for (size_t i = 0; i < study->count; i++) {
-            const struct ov_log_entry *entry = &study->entry[i];
-            uint32_t run = study->run[i];
-            bool reads = run != 0 && study->place[i] >= since[run - 1];
-            if (entry->kernel == NULL) {
-                continue;
-            }
-            enum ov_slot_state state = ov_slot(entry->kernel, entry->slot);
-            if (step == 0 && state == OV_SLOT_UNKNOWN && reads) {
-                ov_slot_set(entry->kernel, entry->slot, OV_SLOT_HOPE);
-            } else if (step == 1 && state == OV_SLOT_HOPE && !reads) {
-                ov_slot_set(entry->kernel, entry->slot, OV_SLOT_UNKNOWN);
-            } else if (step == 2 && state == OV_SLOT_HOPE) {
-                ov_slot_set(entry->kernel, entry->slot, OV_SLOT_READER);
-            }
-        }
-    }
-    for (size_t i = 0; i < study->count; i++) {
-        if (study->run[i] != 0 && study->entry[i].kernel != NULL && ov_kernel_emits(study->entry[i].kernel)) {
-            study->runs.item[study->run[i] - 1].marks |= OV_MARK_HIDDEN;
-        }
-    }
-    mark_ambiguous(study);
-    free(since);
-    return true;
-}
-
-static void mark_hidden(const struct ov_engine *engine, struct ov_runs *runs)
-{
-    for (uint32_t i = 0; i < runs->count; i++) {
-        struct ov_run *run = &runs->item[i];
-        uint32_t begin = ov_arena_page(&engine->arena, run->begin);
-        uint32_t end = ov_arena_page(&engine->arena, run->end - 1);
-        for (uint32_t p = begin; p <= end; p++) {
-            if (ov_inspect_points_to(&engine->inspect, p)) {
-                run->marks |= OV_MARK_HIDDEN;
-            }
-        }
-    }
-}
-
-/* What was only caught by surprise, and is found stable again, gets another chance: not for ever. */
-static void forgive(struct ov_engine *engine, struct ov_run *run)
-{
-    const uint8_t forgivable = OV_MARK_WRITTEN | OV_MARK_COPIED | OV_MARK_CROWDED;
-    uint8_t strikes = 0;
-    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
-        strikes = engine->learn.memo[p].strikes > strikes ? engine->learn.memo[p].strikes : strikes;
-    }
-    if (strikes < STRIKES) {
-        run->marks &= (uint8_t)~forgivable;
-        for (uint32_t p = run->first; p < run->first + run->pages; p++) {
-            engine->learn.memo[p].marks &= (uint8_t)~forgivable;
-        }
-    }
-}
-
-static void settle_marks(struct study *study)
-{
-    for (uint32_t i = 0; i < study->runs.count; i++) {
-        struct ov_run *run = &study->runs.item[i];
-        for (uint32_t p = run->first; p < run->first + run->pages; p++) {
-            study->engine->learn.memo[p].marks |= run->marks;
-        }
-        forgive(study->engine, run);
-        run->may = OV_TIER_BIT(OV_TIER_RESIDENT) | OV_TIER_BIT(OV_TIER_HOST);
-        if (run->marks == 0 && !study->engine->streaming_barred) {
-            run->may |= OV_TIER_BIT(OV_TIER_STREAMED);
-        }
-    }
-}
-
-/* Pages that may not be streamed, by reason. */
-static void log_marks(const struct study *study)
-{
-    static const char *const reason[] = {
-        "address found in memory", "ambiguous slot",           "used by a graph", "copied", "written",
-        "used by another context", "used with too many others"};
-    for (unsigned bit = 0; bit < sizeof reason / sizeof reason[0]; bit++) {
-        size_t pages = 0;
-        for (uint32_t i = 0; i < study->runs.count; i++) {
-            pages += study->runs.item[i].marks >> bit & 1 ? study->runs.item[i].pages : 0;
-        }
-        if (pages > 0) {
-            ov_log(OV_LOG_INFO, "device %d: %zu MiB of weights are not streamed: %s", study->engine->device, pages * 2,
-                   reason[bit]);
-        }
-    }
-}
-
 /* A repetition at the end of the log may be a part of a pass (micro-batches go through the last layer again and again):
  * a cycle holds nearly all units that are used. */
 static bool holds_most(const uint32_t *sequence, size_t length, size_t period, uint32_t runs)
@@ -531,7 +292,7 @@ static bool holds_most(const uint32_t *sequence, size_t length, size_t period, u
 }
 
 /* The sequence of runs, without repeats, and the groups that launches use together. */
-static bool form_order(struct study *study)
+static bool form_order(struct ov_study *study)
 {
     struct ov_runs *runs = &study->runs;
     uint32_t *sequence = calloc(study->count + 1, sizeof *sequence);
@@ -631,7 +392,7 @@ CUresult ov_learn_look_again(struct ov_engine *engine)
         result = look_around(engine);
     }
     if (result == CUDA_SUCCESS) {
-        mark_hidden(engine, runs);
+        ov_study_mark_hidden(engine, runs);
     }
     for (uint32_t i = 0; i < runs->count; i++) {
         const struct ov_run *run = &runs->item[i];
@@ -642,7 +403,7 @@ CUresult ov_learn_look_again(struct ov_engine *engine)
     return result;
 }
 
-static void end_study(struct study *study)
+static void end_study(struct ov_study *study)
 {
     free(study->entry);
     free(study->place);
@@ -654,16 +415,16 @@ static void end_study(struct study *study)
 bool ov_learn_study(struct ov_engine *engine)
 {
     struct ov_learn *learn = &engine->learn;
-    struct study study = {.engine = engine};
+    struct ov_study study = {.engine = engine};
     learn->attempts++;
     ov_density_collect(engine); /* what the log says is complete then */
     bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS && load_log(&study) &&
-                count_addresses(&study) && form_runs(&study) && keep_innocent(&study) && judge_pairs(&study) &&
-                form_order(&study);
+                count_addresses(&study) && form_runs(&study) && ov_study_keep_innocent(&study) &&
+                ov_study_judge_pairs(&study) && form_order(&study);
     if (done) {
-        mark_hidden(engine, &study.runs);
-        settle_marks(&study);
-        log_marks(&study);
+        ov_study_mark_hidden(engine, &study.runs);
+        ov_study_settle_marks(&study);
+        ov_study_log_marks(&study);
         ov_density_judge(engine, &study.runs, study.entry, study.run, study.count, study.cycles);
         ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
                study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");

@@ -21,6 +21,8 @@ DEVICE_FUNCTION uint64_t ov_mix(uint64_t word, uint64_t place)
     return x ^ (x >> 29);
 }
 
+#define OV_TOGETHER TOGETHER(OV_LANES)
+
 /* Threads: pages * OV_LANES. `words` is the length of the whole range, the last page may be short. */
 KERNEL7(ov_inspect_partial, const uint64_t *, memory, uint64_t, words, uint64_t, page_words, struct ov_partial *, partial,
         uint64_t, arena_base, uint64_t, arena_bytes, uint8_t *, found,
@@ -28,22 +30,27 @@ KERNEL7(ov_inspect_partial, const uint64_t *, memory, uint64_t, words, uint64_t,
         WRITES(found, 262144) OPS(8 * words))
 {
     uint64_t pages = (words + page_words - 1) / page_words;
-    FOR_EACH(i, pages * OV_LANES) {
-        uint64_t page = i / OV_LANES, lane = i % OV_LANES;
+    FOR_EACH(i, pages * (OV_LANES / OV_TOGETHER)) {
+        uint64_t page = i / (OV_LANES / OV_TOGETHER), lane = i % (OV_LANES / OV_TOGETHER);
         uint64_t end = words - page * page_words < page_words ? words - page * page_words : page_words;
         const uint64_t *word = memory + page * page_words;
-        struct ov_partial sum = {0, 0, 0};
-        for (uint64_t k = lane; k < end; k += OV_LANES) {
-            uint64_t value = word[k];
-            uint64_t mixed = ov_mix(value, k + 1);
-            sum.low += mixed;
-            sum.high += (mixed ^ 0xA0761D6478BD642Full) * (value | 1);
-            if (value - arena_base < arena_bytes) {
-                sum.addresses += ov_mix(value, page * page_words + k + 1) | 1;
-                found[((value - arena_base) >> 21) & 262143] = 1;
+        struct ov_partial sum[OV_TOGETHER] = {{0, 0, 0}};
+        for (uint64_t row = lane; row < end; row += OV_LANES) {
+            for (uint64_t l = 0, k = row; l < OV_TOGETHER && (OV_TOGETHER == 1 || k < end); l++, k++) {
+                uint64_t value = word[k];
+                uint64_t mixed = ov_mix(value, k + 1);
+                PREFETCH(word + k + OV_LANES);
+                sum[l].low += mixed;
+                sum[l].high += (mixed ^ 0xA0761D6478BD642Full) * (value | 1);
+                if (value - arena_base < arena_bytes) {
+                    sum[l].addresses += ov_mix(value, page * page_words + k + 1) | 1;
+                    found[((value - arena_base) >> 21) & 262143] = 1;
+                }
             }
         }
-        partial[i] = sum;
+        for (uint64_t l = 0; l < OV_TOGETHER; l++) {
+            partial[i * OV_TOGETHER + l] = sum[l];
+        }
     }
 }
 

@@ -106,28 +106,9 @@ CUfunction rig_kernel(const struct rig *rig, const char *name)
 
 /* ---- Weights */
 
-uint32_t rig_digest(const uint32_t *words, size_t count)
-{
-    uint32_t sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        sum = sum * 31u + words[i];
-    }
-    return sum;
-}
-
 void rig_changed(struct rig_weight *weight)
 {
     weight->fresh = false;
-}
-
-void rig_refill(struct rig_weight *weight)
-{
-    static uint32_t salt;
-    salt += 0x9E3779B9u;
-    for (size_t i = 0; i < weight->bytes / 4; i++) {
-        weight->host[i] = (uint32_t)(i + 1) * 2654435761u ^ salt;
-    }
-    rig_changed(weight);
 }
 
 static struct rig_weight *new_weight(struct rig *rig, CUdeviceptr address, size_t bytes)

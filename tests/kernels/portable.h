@@ -36,6 +36,9 @@
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (uint64_t)(count); \
          i += (uint64_t)gridDim.x * blockDim.x)
 
+#define TOGETHER(count)   1u
+#define PREFETCH(address) ((void)0)
+
 /* Keeps a thread busy for `nanoseconds` from here. The host does nothing: its clock is virtual, and takes OPS. */
 static __device__ __forceinline__ void busy_for(double nanoseconds)
 {
@@ -55,6 +58,11 @@ static __device__ __forceinline__ void busy_for(double nanoseconds)
 
 #define DEVICE_FUNCTION    static inline
 #define FOR_EACH(i, count) for (uint64_t i = 0, i##_end = (uint64_t)(count); i < i##_end; i++)
+/* How many threads' work one index of FOR_EACH does side by side: `count` on the host, one on the GPU. A GPU hides the
+ * time that memory takes by other threads, and reads memory in order when neighbours read one word each. */
+#define TOGETHER(count) (count)
+/* Starts to fetch what a loop will read. Not every processor does that by itself. */
+#define PREFETCH(address) __builtin_prefetch(address)
 
 DEVICE_FUNCTION void busy_for(double nanoseconds)
 {

@@ -15,29 +15,53 @@ DEVICE_FUNCTION uint32_t rotate(uint32_t value, uint32_t bits)
     return (value << (bits & 31u)) | (value >> (-bits & 31u));
 }
 
-DEVICE_FUNCTION uint32_t sample(const uint32_t *weight, uint64_t bytes, uint32_t state, uint64_t first, uint32_t stride)
+/* Outputs that one index computes: on the host several, so that one does not wait for memory while others could go on. */
+enum { STACK_TOGETHER = TOGETHER(16) };
+
+/* state[c] takes part `first` + c of the weight, and every `stride`th from there on. */
+DEVICE_FUNCTION void sample(const uint32_t *weight, uint64_t bytes, uint32_t *state, uint32_t count, uint64_t first,
+                            uint32_t stride)
 {
     const uint64_t words = bytes / 4;
-    for (uint64_t block = first; block * STACK_BLOCK_WORDS < words; block += stride) {
-        const uint64_t at = block * STACK_BLOCK_WORDS;
-        const uint64_t left = words - at;
-        const uint32_t choice = (state * 0x9E3779B1u) >> 26;
-        const uint64_t place = left >= STACK_BLOCK_WORDS ? choice : choice % left;
-        state = rotate(state, 7u) + weight[at + place] * 0x85EBCA6Bu;
+    for (uint64_t row = first; row * STACK_BLOCK_WORDS < words; row += stride) {
+        for (uint32_t c = 0; c < count && (STACK_TOGETHER == 1 || (row + c) * STACK_BLOCK_WORDS < words); c++) {
+            const uint64_t at = (row + c) * STACK_BLOCK_WORDS;
+            const uint64_t left = words - at;
+            const uint32_t choice = (state[c] * 0x9E3779B1u) >> 26;
+            const uint64_t place = left >= STACK_BLOCK_WORDS ? choice : choice % left;
+            state[c] = rotate(state[c], 7u) + weight[at + place] * 0x85EBCA6Bu;
+        }
     }
-    return state;
 }
 
-/* y[i] for one i, from `count` weights whose addresses stand in `weight`. */
-DEVICE_FUNCTION uint32_t layer(const uint32_t *const *weight, const struct stack_shape *s, const uint32_t *x,
-                               uint64_t i)
+#define GROUPS(width) (((uint64_t)(width) + STACK_TOGETHER - 1) / STACK_TOGETHER)
+
+DEVICE_FUNCTION uint32_t group_size(uint64_t group, uint32_t width)
 {
-    const uint32_t width = s->width;
-    uint32_t state = x[i] ^ rotate(x[i + 1 < width ? i + 1 : 0], 11u) ^ (s->salt + (uint32_t)i * 0xC2B2AE35u);
-    for (uint32_t k = 0; k < s->count && k < STACK_FUSED; k++) {
-        state = sample(weight[k], s->bytes[k], state + k, i, width);
+    const uint64_t left = width - group * STACK_TOGETHER;
+    return STACK_TOGETHER == 1 || left >= STACK_TOGETHER ? STACK_TOGETHER : (uint32_t)left;
+}
+
+/* One group of y, from s->count weights whose addresses stand in `weight`. */
+DEVICE_FUNCTION void layer(const uint32_t *const *weight, const struct stack_shape *s, const uint32_t *x, uint32_t *y,
+                           uint64_t group)
+{
+    const uint32_t width = s->width, count = group_size(group, width);
+    const uint64_t first = group * STACK_TOGETHER;
+    uint32_t state[STACK_TOGETHER];
+    for (uint32_t c = 0; c < count; c++) {
+        const uint64_t i = first + c;
+        state[c] = x[i] ^ rotate(x[i + 1 < width ? i + 1 : 0], 11u) ^ (s->salt + (uint32_t)i * 0xC2B2AE35u);
     }
-    return state * 0x27D4EB2Fu ^ (state >> 15);
+    for (uint32_t k = 0; k < s->count && k < STACK_FUSED; k++) {
+        for (uint32_t c = 0; c < count; c++) {
+            state[c] += k;
+        }
+        sample(weight[k], s->bytes[k], state, count, first, width);
+    }
+    for (uint32_t c = 0; c < count; c++) {
+        y[first + c] = state[c] * 0x27D4EB2Fu ^ (state[c] >> 15);
+    }
 }
 
 /* What every variant touches besides its own parameters. */
@@ -53,8 +77,8 @@ KERNEL4(stack_one, const uint32_t *, w, const uint32_t *, x, uint32_t *, y, stru
         READS_WEIGHT(w, 0) LAYER_ACTIVATIONS)
 {
     const uint32_t *const weight[STACK_FUSED] = {w, 0, 0, 0};
-    FOR_EACH(i, s.width) {
-        y[i] = layer(weight, &s, x, i);
+    FOR_EACH(group, GROUPS(s.width)) {
+        layer(weight, &s, x, y, group);
     }
     busy_for(s.busy_ns);
 }
@@ -66,8 +90,8 @@ KERNEL7(stack_fused, const uint32_t *, w0, const uint32_t *, w1, const uint32_t 
         LAYER_ACTIVATIONS)
 {
     const uint32_t *const weight[STACK_FUSED] = {w0, w1, w2, w3};
-    FOR_EACH(i, s.width) {
-        y[i] = layer(weight, &s, x, i);
+    FOR_EACH(group, GROUPS(s.width)) {
+        layer(weight, &s, x, y, group);
     }
     busy_for(s.busy_ns);
 }
@@ -77,8 +101,8 @@ KERNEL3(stack_struct, struct stack_bundle, b, const uint32_t *, x, uint32_t *, y
         for (uint32_t k = 0; k < s.count; k++) { READS_WEIGHT(b.weight[k], k) }
         LAYER_ACTIVATIONS)
 {
-    FOR_EACH(i, b.shape.width) {
-        y[i] = layer(b.weight, &b.shape, x, i);
+    FOR_EACH(group, GROUPS(b.shape.width)) {
+        layer(b.weight, &b.shape, x, y, group);
     }
     busy_for(b.shape.busy_ns);
 }
@@ -89,8 +113,8 @@ KERNEL4(stack_table, const uint32_t *const *, table, const uint32_t *, x, uint32
         for (uint32_t k = 0; k < s.count; k++) { READS_WEIGHT(table[k], k) }
         LAYER_ACTIVATIONS)
 {
-    FOR_EACH(i, s.width) {
-        y[i] = layer(table, &s, x, i);
+    FOR_EACH(group, GROUPS(s.width)) {
+        layer(table, &s, x, y, group);
     }
     busy_for(s.busy_ns);
 }
@@ -109,8 +133,8 @@ KERNEL4(stack_descriptor, struct stack_descriptor, d, const uint32_t *, x, uint3
         READS_WEIGHT(d.address, 0) LAYER_ACTIVATIONS)
 {
     const uint32_t *const weight[STACK_FUSED] = {(const uint32_t *)(uintptr_t)d.address, 0, 0, 0};
-    FOR_EACH(i, s.width) {
-        y[i] = layer(weight, &s, x, i);
+    FOR_EACH(group, GROUPS(s.width)) {
+        layer(weight, &s, x, y, group);
     }
     busy_for(s.busy_ns);
 }
@@ -120,8 +144,8 @@ KERNEL4(stack_descriptor_stored, const struct stack_descriptor *, d, const uint3
         READS(d, sizeof *d) READS_WEIGHT(d->address, 0) LAYER_ACTIVATIONS)
 {
     const uint32_t *const weight[STACK_FUSED] = {(const uint32_t *)(uintptr_t)d->address, 0, 0, 0};
-    FOR_EACH(i, s.width) {
-        y[i] = layer(weight, &s, x, i);
+    FOR_EACH(group, GROUPS(s.width)) {
+        layer(weight, &s, x, y, group);
     }
     busy_for(s.busy_ns);
 }
@@ -149,12 +173,18 @@ KERNEL6(stack_experts, const uint32_t *, base, const uint32_t *, chosen, uint32_
         for (uint32_t k = 0; k < chosen_count; k++) { READS(base + chosen[k] * (s.bytes[0] / 4), s.bytes[0]) }
         LAYER_ACTIVATIONS)
 {
-    FOR_EACH(i, s.width) {
-        uint32_t state = x[i] ^ s.salt;
-        for (uint32_t k = 0; k < chosen_count; k++) {
-            state = sample(base + chosen[k] * (s.bytes[0] / 4), s.bytes[0], state, i, s.width);
+    FOR_EACH(group, GROUPS(s.width)) {
+        const uint32_t count = group_size(group, s.width);
+        uint32_t state[STACK_TOGETHER];
+        for (uint32_t c = 0; c < count; c++) {
+            state[c] = x[group * STACK_TOGETHER + c] ^ s.salt;
         }
-        y[i] = state;
+        for (uint32_t k = 0; k < chosen_count; k++) {
+            sample(base + chosen[k] * (s.bytes[0] / 4), s.bytes[0], state, count, group * STACK_TOGETHER, s.width);
+        }
+        for (uint32_t c = 0; c < count; c++) {
+            y[group * STACK_TOGETHER + c] = state[c];
+        }
     }
     busy_for(s.busy_ns);
 }

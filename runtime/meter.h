@@ -1,0 +1,34 @@
+/*
+ * meter.h - the times that the summary tells: how fast copies to the ring are, and how long streams waited for them.
+ *
+ * Only some copies are timed, since an event that takes the time holds up the copies behind it; of each unit's load,
+ * only the first wait. Without OVERSHOT_SUMMARY nothing is timed. Events come from the ring's pool `timed`, results go
+ * to its counts. A failure of the driver loses a figure and nothing else. Guarded by the engine's lock.
+ */
+#ifndef OV_METER_H
+#define OV_METER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "driver.h"
+
+struct ov_ring;
+struct ov_unit;
+
+struct ov_meter {
+    CUevent begin, end;
+    size_t bytes; /* of the copy under way, 0: none */
+};
+
+/* Before a copy to the ring; true: ov_meter_end after it. */
+bool ov_meter_begin(struct ov_ring *ring, size_t bytes);
+void ov_meter_end(struct ov_ring *ring);
+
+/* Before a stream waits for the unit's copy; true: ov_meter_wait_end when it has been told to. */
+bool ov_meter_wait_begin(struct ov_ring *ring, struct ov_unit *unit, CUstream stream);
+void ov_meter_wait_end(struct ov_unit *unit, CUstream stream);
+/* Counts how long that took; when the unit is about to be loaded again. */
+void ov_meter_account(struct ov_ring *ring, struct ov_unit *unit);
+
+#endif
