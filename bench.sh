@@ -16,6 +16,9 @@ figures='
 sim.stream.link_ratio      0.98   ratio         link_ratio 192M all_streamed
 sim.half.link_ratio        0.97   ratio         link_ratio 690M half_streamed
 sim.compute.overhead       1.01   ratio         compute_overhead 192M all_streamed
+sim.graph.link_ratio       0.98   ratio         link_ratio 192M all_streamed --graph
+sim.graph.half.link_ratio  0.97   ratio         link_ratio 690M half_streamed --graph
+sim.graph.compute.overhead 1.01   ratio         compute_overhead 192M all_streamed --graph
 sim.load.peak_device_ratio 1.00   ratio         load_device_ratio 130M load_streamed
 sim.load.host_ratio        1.05   ratio         load_host_ratio 130M load_streamed
 sim.sparse.speedup         5      ratio         sparse_speedup 200M table_in_place table_not_in_place
@@ -111,8 +114,8 @@ steady_pass() { # RUN... -- STACK-ARGUMENTS
 
 # The time that the streamed weights take at the link's peak, over the time of the pass that copied them. What is
 # copied more than once a pass does not count twice, what is not copied does not count.
-link_ratio() { # BUDGET EXPECTED
-    steady_pass preloaded "$@" env OVERSHOT_TIERS=resident,streamed -- >"$work/pass" || return 1
+link_ratio() { # BUDGET EXPECTED STACK-ARGUMENTS
+    steady_pass preloaded "$1" "$2" env OVERSHOT_TIERS=resident,streamed -- "${@:3}" >"$work/pass" || return 1
     local streamed
     streamed=$(sed -n 's/^overshot: .* \([0-9]*\) streamed.*/\1/p' "$work/output")
     awk -v gbps="$link_gbps" -v most=$((streamed << 20)) \
@@ -120,11 +123,11 @@ link_ratio() { # BUDGET EXPECTED
 }
 
 # A pass whose kernels take twice as long as the copies of all weights, over the same pass without overshot.
-compute_overhead() { # BUDGET EXPECTED
+compute_overhead() { # BUDGET EXPECTED STACK-ARGUMENTS
     local ops
     ops=$(awk -v gbps="$link_gbps" -v tflops="$tflops" 'BEGIN { printf "%.1f", 2 * tflops * 1000 / gbps }')
-    steady_pass preloaded "$@" env OVERSHOT_TIERS=streamed -- --ops "$ops" >"$work/streamed" &&
-        steady_pass measured -- --ops "$ops" >"$work/resident" &&
+    steady_pass preloaded "$1" "$2" env OVERSHOT_TIERS=streamed -- --ops "$ops" "${@:3}" >"$work/streamed" &&
+        steady_pass measured -- --ops "$ops" "${@:3}" >"$work/resident" &&
         paste -d ' ' "$work/streamed" "$work/resident" | awk '{ printf "%.4f", $1 / $3 }'
 }
 

@@ -228,6 +228,7 @@ static void set_units(struct ov_engine *engine, struct draft *draft)
     ring->newest = 0;
     ring->ahead_count = ring->ahead_first = 0;
     ring->streamed_count = 0;
+    ring->last_turn = 0;
 }
 
 /* A page that a streamed unit shares with others gets a list of parts. */

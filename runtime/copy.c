@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "copy.h"
 #include "engine.h"
 #include "gate.h"
 #include "log.h"
@@ -92,24 +93,12 @@ static void search_payload(struct ov_copy *copy)
     }
 }
 
-void ov_copy_begin(struct ov_copy *copy)
+CUresult ov_copy_settle(const struct ov_copy *copy, bool capturing)
 {
-    copy->refused = CUDA_SUCCESS;
-    bool dst = in_arena(&copy->dst), src = in_arena(&copy->src);
-    bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
-    copy->gated =
-        dst || src || (armed && (copy->dst.address != 0 || copy->src.address != 0)); /* others may be inspected */
-    if (!copy->gated) {
-        return;
-    }
-    ov_gate_enter();
-    bool capturing = armed && ov_capturing(copy->stream);
-    if (src) {
-        copy->refused = serve_span(&copy->src, capturing);
-    }
-    if (dst) {
+    CUresult result = in_arena(&copy->src) ? serve_span(&copy->src, capturing) : CUDA_SUCCESS;
+    if (in_arena(&copy->dst)) {
         CUresult served = serve_span(&copy->dst, capturing);
-        copy->refused = copy->refused != CUDA_SUCCESS ? copy->refused : served;
+        result = result != CUDA_SUCCESS ? result : served;
         struct ov_engine *engine = ov_engine_of(copy->dst.address);
         pthread_mutex_lock(&engine->lock);
         if (copy->dst.rows <= 1) {
@@ -123,6 +112,22 @@ void ov_copy_begin(struct ov_copy *copy)
         }
         pthread_mutex_unlock(&engine->lock);
     }
+    return result;
+}
+
+void ov_copy_begin(struct ov_copy *copy)
+{
+    copy->refused = CUDA_SUCCESS;
+    bool dst = in_arena(&copy->dst), src = in_arena(&copy->src);
+    bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
+    copy->gated =
+        dst || src || (armed && (copy->dst.address != 0 || copy->src.address != 0)); /* others may be inspected */
+    if (!copy->gated) {
+        return;
+    }
+    ov_gate_enter();
+    bool capturing = armed && ov_capturing(copy->stream);
+    copy->refused = ov_copy_settle(copy, capturing);
     if (armed && !capturing && copy->dst.address != 0) {
         find_host_source(copy);
     }

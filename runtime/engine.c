@@ -6,6 +6,7 @@
 
 #include "convert.h"
 #include "gate.h"
+#include "graph.h"
 #include "hostlimit.h"
 #include "log.h"
 #include "runtime.h"
@@ -314,6 +315,8 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
     pthread_mutex_lock(&engine->lock);
+    ov_graphs_stale(); /* this is where units, masters and what is known of kernels change */
+    engine->ring.last_turn = 0;
     engine->arena.frozen = section->result;
     if (engine->allocs.doomed > 0 && section->idle) {
         ov_allocs_reap(engine);
@@ -365,6 +368,7 @@ void ov_engine_close(struct ov_engine *engine)
         forget_engine(engine);
         return;
     }
+    ov_graphs_forget(engine);
     ov_ring_close(engine);
     ov_reach_close(engine);
     ov_density_close(engine);

@@ -1,244 +1,218 @@
-/*
- * Captures and graphs: see runtime.h. What a graph touches is resident or host-mapped from the moment the graph can be
- * launched, and stays so: the graph runs without the launch path.
- */
+/* The table of executable graphs, and their changes: see graph.h. */
+#include "graph.h"
+
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert.h"
 #include "engine.h"
-#include "gate.h"
 #include "graph_source.h"
 #include "log.h"
 #include "runtime.h"
-#include "scan.h"
-#include "search.h"
 
-#define CHILD_DEPTH 16
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the table */
+static struct ov_graph *graphs;
 
-/* Inside the gate: whoever works alone sees either no capture until it is done, or this one from its beginning. */
-void ov_capture_beginning(CUstream stream)
+struct ov_graph *ov_graph_find(CUgraphExec exec)
 {
-    (void)stream;
-    ov_gate_enter();
+    struct ov_graph *graph = NULL;
+    pthread_mutex_lock(&lock);
+    HASH_FIND_PTR(graphs, &exec, graph);
+    pthread_mutex_unlock(&lock);
+    return graph;
 }
 
-void ov_capture_began(CUstream stream, CUresult result)
+static void drop_contents(struct ov_graph *graph)
 {
-    (void)stream;
-    if (result == CUDA_SUCCESS) {
-        atomic_fetch_add(&ov_captures, 1);
+    ov_graph_turn_end(graph);
+    ov_graph_model_free(&graph->model);
+    if (graph->clone != NULL) {
+        (void)ov_cu->cuGraphDestroy(graph->clone);
+        graph->clone = NULL;
     }
-    ov_gate_leave();
+    ov_graph_undecided(graph);
 }
 
-void ov_capture_ended(CUstream stream)
+/* Nobody knows it as a neighbour any more. It is not in the table. */
+static void leave_neighbours(const struct ov_graph *gone)
 {
-    (void)stream;
-    /* Several streams may join a capture, one begins and ends it; an end without a beginning changes nothing. */
-    int captures = atomic_load(&ov_captures);
-    while (captures > 0 && !atomic_compare_exchange_weak(&ov_captures, &captures, captures - 1)) {
-    }
-}
-
-/* Takes what is touched out of the ring and marks it, in whatever engine it lies. */
-static CUresult pin(uint64_t from, uint64_t to)
-{
-    struct ov_engine *engine = ov_engine_of(from);
+    struct ov_engine *engine = gone->engine;
     if (engine == NULL) {
-        return CUDA_SUCCESS;
+        return;
     }
-    uint64_t page = (uint64_t)OV_PAGE_BYTES;
     pthread_mutex_lock(&engine->lock);
-    ov_learn_mark(engine, from, OV_MARK_GRAPH);
-    bool streamed = false;
-    for (uint64_t at = from; at < to && engine->ring.streamed_count > 0; at = (at & ~(page - 1)) + page) {
-        uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
-        streamed = streamed || ov_is_unit(unit);
+    if (engine->ring.turned_by == gone) {
+        engine->ring.turned_by = NULL;
     }
+    pthread_mutex_lock(&lock);
+    for (struct ov_graph *graph = graphs; graph != NULL; graph = graph->hh.next) {
+        ov_graph_turn_forget(graph, gone);
+    }
+    pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&engine->lock);
-    if (!streamed) {
-        return CUDA_SUCCESS;
+}
+
+static void free_graph(struct ov_graph *graph)
+{
+    leave_neighbours(graph);
+    drop_contents(graph);
+    if (graph->done != NULL) {
+        (void)ov_cu->cuEventDestroy_v2(graph->done);
     }
-    struct ov_exclusive section;
-    CUresult result = ov_exclusive_begin(engine, &section);
-    for (uint64_t at = from; at < to && result == CUDA_SUCCESS; at = (at & ~(page - 1)) + page) {
-        uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, at);
-        if (ov_is_unit(unit)) {
-            result = ov_unit_revoke(engine, unit - 1, OV_MARK_GRAPH);
+    free(graph->unit);
+    free(graph);
+}
+
+/* ---- what a graph is ---- */
+
+void ov_graph_pin(struct ov_graph *graph, const char *why)
+{
+    if (!graph->pinned) {
+        ov_log(OV_LOG_INFO, "a graph of %u nodes is launched as it is, the weights that it uses are not streamed: %s",
+               graph->model.count, why);
+    }
+    graph->pinned = true;
+    for (uint32_t i = 0; i < graph->model.count; i++) {
+        const struct ov_graph_node *node = &graph->model.node[i];
+        for (uint32_t t = 0; t < node->touches; t++) {
+            struct ov_engine *engine = ov_engine_of(node->touch[t].address);
+            if (engine != NULL) {
+                pthread_mutex_lock(&engine->lock);
+                ov_learn_mark(engine, node->touch[t].address, OV_MARK_GRAPH);
+                pthread_mutex_unlock(&engine->lock);
+            }
         }
     }
-    ov_exclusive_end(engine, &section);
-    return result;
 }
 
-CUresult ov_graph_opaque(const char *what)
+/* After a change of the model: whose memory it touches, and how it can be launched. */
+void ov_graph_settle(struct ov_graph *graph)
 {
-    return ov_bar_streaming(what);
-}
-
-static CUresult first_error(CUresult a, CUresult b)
-{
-    return a != CUDA_SUCCESS ? a : b;
-}
-
-static CUresult pin_launch(struct ov_launch *launch)
-{
-    struct ov_touches touches;
-    CUresult result = CUDA_SUCCESS;
-    ov_scan(ov_kernel_of(launch->function), launch, &touches);
-    if (touches.incomplete) {
-        result = ov_bar_streaming("a graph holds a kernel whose parameters cannot be seen");
-    }
-    for (unsigned i = 0; i < touches.count; i++) {
-        result = first_error(result, pin(touches.item[i].address, touches.item[i].address + 1));
-    }
-    return result;
-}
-
-CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    struct ov_launch launch;
-    memset(&launch, 0, sizeof launch);
-    launch.function = params->func != NULL ? params->func : (CUfunction)(void *)params->kern;
-    launch.params = params->kernelParams;
-    launch.extra = params->extra;
-    return pin_launch(&launch);
-}
-
-static CUresult pin_span(const struct ov_span *span)
-{
-    size_t bytes = span->rows > 1 ? (span->rows - 1) * span->pitch_bytes + span->bytes : span->bytes;
-    return span->address != 0 ? pin(span->address, span->address + bytes) : CUDA_SUCCESS;
-}
-
-CUresult ov_graph_copy_params(const struct ov_copy *copy)
-{
-    return first_error(pin_span(&copy->dst), pin_span(&copy->src));
-}
-
-static CUresult pin_kernel_node(CUgraphNode node)
-{
-    CUDA_KERNEL_NODE_PARAMS params;
-    memset(&params, 0, sizeof params);
-    if (ov_cu->cuGraphKernelNodeGetParams_v2 == NULL ||
-        ov_cu->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) {
-        return ov_graph_opaque("a graph's kernel node does not tell its parameters");
-    }
-    return ov_graph_node_params(&params);
-}
-
-static struct ov_span block(CUmemorytype type, CUdeviceptr device, const void *host, size_t pitch,
-                            const CUDA_MEMCPY3D *copy, size_t height, size_t x, size_t y, size_t z)
-{
-    CUdeviceptr base = type == CU_MEMORYTYPE_DEVICE ? device : type == CU_MEMORYTYPE_UNIFIED ? device : 0;
-    (void)host;
-    struct ov_span span = {0};
-    if (base != 0) {
-        size_t rows = copy->Height > 0 ? copy->Height : 1, slices = copy->Depth > 0 ? copy->Depth : 1;
-        span.address = base + (z * height + y) * pitch + x;
-        span.bytes = copy->WidthInBytes;
-        span.rows = (slices - 1) * height + rows;
-        span.pitch_bytes = pitch;
-    }
-    return span;
-}
-
-static CUresult pin_copy_node(CUgraphNode node)
-{
-    CUDA_MEMCPY3D c;
-    if (ov_cu->cuGraphMemcpyNodeGetParams(node, &c) != CUDA_SUCCESS) {
-        return ov_graph_opaque("a graph's copy node does not tell its parameters");
-    }
-    struct ov_span dst =
-        block(c.dstMemoryType, c.dstDevice, c.dstHost, c.dstPitch, &c, c.dstHeight, c.dstXInBytes, c.dstY, c.dstZ);
-    struct ov_span src =
-        block(c.srcMemoryType, c.srcDevice, c.srcHost, c.srcPitch, &c, c.srcHeight, c.srcXInBytes, c.srcY, c.srcZ);
-    return first_error(pin_span(&dst), pin_span(&src));
-}
-
-static CUresult pin_fill_node(CUgraphNode node)
-{
-    CUDA_MEMSET_NODE_PARAMS params;
-    if (ov_cu->cuGraphMemsetNodeGetParams(node, &params) != CUDA_SUCCESS) {
-        return ov_graph_opaque("a graph's fill node does not tell its parameters");
-    }
-    struct ov_span span = {params.dst, params.width * params.elementSize, params.height, params.pitch};
-    return pin_span(&span);
-}
-
-static CUresult walk(CUgraph graph, int depth);
-
-static CUresult pin_node(CUgraphNode node, int depth)
-{
-    CUgraphNodeType type;
-    if (ov_cu->cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
-        return ov_graph_opaque("a graph's node does not tell its kind");
-    }
-    switch (type) {
-    case CU_GRAPH_NODE_TYPE_KERNEL:
-        return pin_kernel_node(node);
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-        return pin_copy_node(node);
-    case CU_GRAPH_NODE_TYPE_MEMSET:
-        return pin_fill_node(node);
-    case CU_GRAPH_NODE_TYPE_GRAPH: {
-        CUgraph child;
-        if (ov_cu->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS && depth < CHILD_DEPTH) {
-            return walk(child, depth + 1);
-        }
-        return ov_graph_opaque("a graph inside a graph cannot be seen");
-    }
-    case CU_GRAPH_NODE_TYPE_HOST:
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-        return CUDA_SUCCESS;
-    default:
-        return ov_graph_opaque("a graph holds a node of a kind that cannot be looked into");
-    }
-}
-
-static CUresult walk(CUgraph graph, int depth)
-{
-    size_t count = 0;
-    CUresult result = CUDA_SUCCESS;
-    if (ov_cu->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0) {
-        return CUDA_SUCCESS; /* no graph, or an empty one: the driver's to answer */
-    }
-    CUgraphNode *node = calloc(count, sizeof(CUgraphNode));
-    if (node == NULL || ov_cu->cuGraphGetNodes(graph, node, &count) != CUDA_SUCCESS) {
-        result = ov_graph_opaque("a graph does not tell its nodes");
-    } else {
-        for (size_t i = 0; i < count; i++) {
-            result = first_error(result, pin_node(node[i], depth));
+    graph->engine = NULL;
+    graph->spans = false;
+    ov_graph_undecided(graph);
+    for (uint32_t i = 0; i < graph->model.count; i++) {
+        const struct ov_graph_node *node = &graph->model.node[i];
+        for (uint32_t t = 0; t < node->touches; t++) {
+            struct ov_engine *engine = ov_engine_of(node->touch[t].address);
+            graph->spans = graph->spans || (graph->engine != NULL && engine != NULL && engine != graph->engine);
+            graph->engine = graph->engine != NULL ? graph->engine : engine;
         }
     }
-    free(node);
-    return result;
+    graph->replayable = ov_graph_replayable(graph);
+    if (graph->clone == NULL) {
+        ov_graph_pin(graph, "the driver does not clone it");
+    } else if (graph->model.opaque) {
+        ov_graph_pin(graph, "a node in it cannot be looked into");
+    } else if (graph->spans) {
+        ov_graph_pin(graph, "it uses the memory of several devices");
+    } else if ((graph->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
+        ov_graph_pin(graph, "it may be launched on the device");
+    }
 }
 
-CUresult ov_graph_instantiating(CUgraph graph)
+/* A clone and what is in it; without a clone, what is in the program's own graph. Enabled nodes stay so. */
+static void take_in(struct ov_graph *graph, CUgraph source)
 {
-    return walk(graph, 0);
+    struct ov_graph_model old = graph->model;
+    memset(&graph->model, 0, sizeof graph->model);
+    graph->turn.outdated = true;
+    if (graph->clone != NULL) {
+        (void)ov_cu->cuGraphDestroy(graph->clone);
+        graph->clone = NULL;
+    }
+    if (ov_cu->cuGraphClone(&graph->clone, source) != CUDA_SUCCESS) {
+        graph->clone = NULL;
+    } else if (!ov_graph_model_read(&graph->model, graph->clone, source)) {
+        (void)ov_cu->cuGraphDestroy(graph->clone);
+        graph->clone = NULL;
+    }
+    if (graph->clone == NULL && !ov_graph_model_read(&graph->model, source, source)) {
+        graph->model.opaque = true;
+    }
+    if (old.count > 0) {
+        bool same = ov_graph_model_same_shape(&old, &graph->model);
+        for (uint32_t i = 0; same && i < old.count; i++) { /* the program goes on to use its old names */
+            graph->model.node[i].program = old.node[i].program;
+            graph->model.node[i].enabled = old.node[i].enabled;
+        }
+        for (uint32_t i = 0; !same && i < graph->model.count; i++) {
+            graph->model.node[i].program = NULL; /* nodes that are changed later cannot be told apart */
+        }
+    }
+    ov_graph_model_free(&old);
+    ov_graph_settle(graph);
 }
 
-/* What it touches left the ring when it was instantiated; what it uploads is another matter. And its pages may be
- * hashed, or be on their way to another tier: like any other work it starts before that or afterwards. */
-CUresult ov_graph_launching(CUgraphExec exec, CUstream stream)
+static struct ov_graph *add(CUgraphExec exec)
 {
-    (void)stream;
-    ov_gate_enter();
-    bool armed = atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED;
-    return armed && ov_search_needed() ? ov_graph_source_search(exec) : CUDA_SUCCESS;
+    struct ov_graph *graph = calloc(1, sizeof *graph), *old = NULL;
+    if (graph == NULL) {
+        return NULL;
+    }
+    graph->exec = exec;
+    pthread_mutex_lock(&lock);
+    HASH_FIND_PTR(graphs, &exec, old);
+    if (old != NULL) { /* destroyed by its context, unseen */
+        HASH_DEL(graphs, old);
+    }
+    HASH_ADD_PTR(graphs, exec, graph);
+    pthread_mutex_unlock(&lock);
+    if (old != NULL) {
+        free_graph(old);
+    }
+    return graph;
 }
 
-void ov_graph_launched(CUgraphExec exec)
+/* ---- the hooks' functions ---- */
+
+void ov_graph_instantiated(CUgraphExec exec, CUgraph source, unsigned long long flags)
 {
-    (void)exec;
-    ov_gate_leave();
+    ov_graph_source_taken_in(exec, source, true);
+    struct ov_graph *graph = add(exec);
+    if (graph == NULL) {
+        (void)ov_bar_streaming("no memory to remember what a graph uses");
+        return;
+    }
+    graph->flags = flags;
+    take_in(graph, source);
+}
+
+void ov_graph_updated(CUgraphExec exec, CUgraph source)
+{
+    struct ov_graph *graph = ov_graph_find(exec);
+    ov_graph_source_taken_in(exec, source, true);
+    if (graph != NULL) {
+        take_in(graph, source);
+    }
+}
+
+void ov_graph_destroying(CUgraphExec exec)
+{
+    struct ov_graph *graph = NULL;
+    ov_graph_source_forget(exec);
+    pthread_mutex_lock(&lock);
+    HASH_FIND_PTR(graphs, &exec, graph);
+    if (graph != NULL) {
+        HASH_DEL(graphs, graph);
+    }
+    pthread_mutex_unlock(&lock);
+    if (graph != NULL) {
+        free_graph(graph);
+    }
+}
+
+void ov_graphs_forget(const struct ov_engine *engine)
+{
+    pthread_mutex_lock(&lock);
+    for (struct ov_graph *graph = graphs; graph != NULL; graph = graph->hh.next) {
+        if (graph->engine == engine) {
+            ov_graph_turn_drop(graph);
+            graph->engine = NULL;
+            ov_graph_undecided(graph);
+            graph->done = NULL; /* went with its context */
+            graph->recorded = false;
+        }
+    }
+    pthread_mutex_unlock(&lock);
 }

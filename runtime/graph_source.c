@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "engine.h"
+#include "graph_model.h"
 #include "runtime.h"
 #include "scan.h"
 #include "search.h"
@@ -139,37 +140,13 @@ static void add_copy(struct adding *adding, const struct ov_copy *copy)
     }
 }
 
-/* The driver knows no ordinary host memory. */
-static bool is_host(CUdeviceptr address)
-{
-    CUmemorytype type = 0;
-    CUresult result = ov_cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
-    return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_HOST);
-}
-
 static void add_copy_node(struct adding *adding)
 {
-    CUDA_MEMCPY3D c;
-    if (ov_cu->cuGraphMemcpyNodeGetParams(adding->node, &c) != CUDA_SUCCESS) {
-        return; /* barred by graph.c */
+    CUDA_MEMCPY3D params;
+    if (ov_cu->cuGraphMemcpyNodeGetParams(adding->node, &params) == CUDA_SUCCESS) { /* else it is barred elsewhere */
+        const struct ov_copy copy = ov_graph_copy_of(&params);
+        add_copy(adding, &copy);
     }
-    bool on_host = c.srcMemoryType == CU_MEMORYTYPE_HOST;
-    if (c.srcMemoryType == CU_MEMORYTYPE_ARRAY) {
-        return;
-    }
-    uint64_t base = on_host ? (uint64_t)(uintptr_t)c.srcHost : c.srcDevice;
-    size_t pitch = c.srcPitch != 0 ? c.srcPitch : c.WidthInBytes;
-    size_t rows = c.Height > 0 ? c.Height : 1, slices = c.Depth > 0 ? c.Depth : 1;
-    size_t height = c.srcHeight > rows ? c.srcHeight : rows;
-    struct ov_copy copy;
-    memset(&copy, 0, sizeof copy);
-    copy.src = (struct ov_span){base + (c.srcZ * height + c.srcY) * pitch + c.srcXInBytes, c.WidthInBytes,
-                                (slices - 1) * height + rows, pitch};
-    if (on_host || (c.srcMemoryType == CU_MEMORYTYPE_UNIFIED && is_host(copy.src.address))) {
-        copy.host_source = (const void *)(uintptr_t)copy.src.address;
-    }
-    copy.dst.address = c.dstMemoryType == CU_MEMORYTYPE_DEVICE ? c.dstDevice + c.dstXInBytes : 0;
-    add_copy(adding, &copy);
 }
 
 static void walk(struct adding *adding, CUgraph graph, int depth);
@@ -194,7 +171,7 @@ static void add_node(struct adding *adding, int depth)
     }
 }
 
-/* What cannot be looked into was dealt with before: ov_graph_instantiating. */
+/* What cannot be looked into is dealt with elsewhere (graph_launch.c). */
 static void walk(struct adding *adding, CUgraph graph, int depth)
 {
     size_t count = 0;
@@ -220,13 +197,13 @@ static void end_adding(const struct adding *adding)
     }
 }
 
-/* ---- the hooks' functions ---- */
+/* ---- changes ---- */
 
-void ov_graph_taken_in(CUgraphExec exec, CUgraph graph, bool whole)
+void ov_graph_source_taken_in(CUgraphExec exec, CUgraph graph, bool whole)
 {
     struct adding adding = {.exec = exec};
     if (whole) {
-        ov_graph_destroying(exec);
+        ov_graph_source_forget(exec);
     }
     walk(&adding, graph, 0);
     end_adding(&adding);
@@ -242,7 +219,7 @@ static void forget_node(CUgraphExec handle, CUgraphNode node)
     pthread_mutex_unlock(&lock);
 }
 
-void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy)
+void ov_graph_source_copy(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy)
 {
     struct adding adding = {.exec = exec, .node = node};
     forget_node(exec, node);
@@ -250,7 +227,7 @@ void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy 
     end_adding(&adding);
 }
 
-void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+void ov_graph_source_kernel(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     struct adding adding = {.exec = exec, .node = node};
     forget_node(exec, node);
@@ -258,7 +235,7 @@ void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_N
     end_adding(&adding);
 }
 
-void ov_graph_destroying(CUgraphExec exec)
+void ov_graph_source_forget(CUgraphExec exec)
 {
     pthread_mutex_lock(&lock);
     free_exec(find(exec));

@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "engine.h"
 #include "gate.h"
+#include "launch.h"
 #include "log.h"
 #include "runtime.h"
 #include "scan.h"
@@ -185,8 +186,15 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
     }
 }
 
+bool ov_launch_fits(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign)
+{
+    struct verdict verdict;
+    judge(engine, launch, touches, foreign, &verdict);
+    return verdict.take_outs == 0 && verdict.trials == 0;
+}
+
 /* Not while somebody captures: the device cannot be waited for. */
-static bool wants_watch(const struct ov_engine *engine, const struct ov_launch *launch)
+bool ov_launch_wants_watch(const struct ov_engine *engine, const struct ov_launch *launch)
 {
     return engine->learning && engine->inspect.ready && atomic_load(&ov_captures) == 0 && launch->kernel != NULL &&
            launch->watch == NULL &&
@@ -207,7 +215,7 @@ static CUresult leave_path(struct ov_engine *engine, struct ov_launch *launch, c
         CUresult revoked = ov_unit_revoke(engine, verdict.take_out[i], verdict.mark[i]);
         result = result != CUDA_SUCCESS ? result : revoked;
     }
-    bool outputs = verdict.unknown || wants_watch(engine, launch);
+    bool outputs = verdict.unknown || ov_launch_wants_watch(engine, launch);
     if ((verdict.trials > 0 || outputs) && section.idle && launch->watch == NULL) {
         launch->watch = ov_watch_begin(engine, launch, touches, verdict.on_trial, verdict.trials, outputs);
         if (launch->kernel != NULL && outputs) {
@@ -220,6 +228,26 @@ static CUresult leave_path(struct ov_engine *engine, struct ov_launch *launch, c
         }
     }
     ov_exclusive_end(engine, &section);
+    return result;
+}
+
+CUresult ov_launch_clear(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches,
+                         bool foreign)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct verdict verdict;
+    do {
+        judge(engine, launch, touches, foreign, &verdict);
+        for (unsigned i = 0; i < launch->units && result == CUDA_SUCCESS; i++) {
+            result = ov_unit_revoke(engine, launch->unit[i], OV_MARK_GRAPH);
+        }
+        for (unsigned i = 0; i < verdict.take_outs && result == CUDA_SUCCESS; i++) {
+            result = ov_unit_revoke(engine, verdict.take_out[i], OV_MARK_GRAPH);
+        }
+        for (unsigned i = 0; i < verdict.trials && result == CUDA_SUCCESS; i++) {
+            result = ov_unit_revoke(engine, verdict.on_trial[i], OV_MARK_GRAPH);
+        }
+    } while (result == CUDA_SUCCESS && launch->units + verdict.take_outs + verdict.trials > 0);
     return result;
 }
 
@@ -247,7 +275,7 @@ static CUresult serve_other_engines(const struct ov_engine *engine, const struct
     return result;
 }
 
-static bool is_foreign(struct ov_engine *engine)
+bool ov_launch_is_foreign(struct ov_engine *engine)
 {
     CUcontext current = NULL;
     if (ov_cu->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == NULL) {
@@ -275,7 +303,7 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
     }
     for (int round = 0; round < ROUNDS && failures < FAILURES; round++) {
         struct verdict verdict;
-        bool foreign = is_foreign(engine);
+        bool foreign = ov_launch_is_foreign(engine);
         pthread_mutex_lock(&engine->lock);
         judge(engine, launch, touches, foreign, &verdict);
         if (engine->learning && !logged && !capturing) {
@@ -289,7 +317,7 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
             pthread_mutex_unlock(&engine->lock);
             return CUDA_SUCCESS;
         }
-        if (verdict.take_outs > 0 || verdict.trials > 0 || wants_watch(engine, launch)) {
+        if (verdict.take_outs > 0 || verdict.trials > 0 || ov_launch_wants_watch(engine, launch)) {
             pthread_mutex_unlock(&engine->lock);
             CUresult left = leave_path(engine, launch, touches, foreign);
             failed = left != CUDA_SUCCESS ? left : failed;
@@ -346,13 +374,12 @@ static struct ov_engine *concerned(const struct ov_touches *touches)
 }
 
 /* Parameters that cannot be seen may hold any address. */
-static CUresult bar_if_streaming(const struct ov_launch *launch)
+CUresult ov_launch_is_opaque(const struct ov_kernel *kernel)
 {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         const struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL && engine->armed && (!engine->streaming_barred || engine->ring.streamed_count > 0)) {
-            ov_log_once(OV_LOG_INFO, "kernel %s: its parameters cannot be seen",
-                        launch->kernel != NULL ? launch->kernel->name : "?");
+            ov_log_once(OV_LOG_INFO, "kernel %s: its parameters cannot be seen", kernel != NULL ? kernel->name : "?");
             return ov_bar_streaming("a kernel was launched whose parameters cannot be seen");
         }
     }
@@ -391,7 +418,7 @@ CUresult ov_launch_begin(struct ov_launch *launch)
     struct ov_touches touches;
     launch->kernel = ov_kernel_of(launch->function);
     ov_scan(launch->kernel, launch, &touches);
-    CUresult result = __builtin_expect(touches.incomplete, 0) ? bar_if_streaming(launch) : CUDA_SUCCESS;
+    CUresult result = __builtin_expect(touches.incomplete, 0) ? ov_launch_is_opaque(launch->kernel) : CUDA_SUCCESS;
     if (__builtin_expect(touches.exposed, 0) && result == CUDA_SUCCESS) {
         result = serve_exposed(launch);
     }
@@ -421,8 +448,17 @@ void ov_launch_end(struct ov_launch *launch, CUresult result)
         ov_watch_end(engine, launch->kernel, launch->watch);
     }
     ov_gate_leave();
-    if (engine != NULL && engine->learning_now &&
-        atomic_fetch_add_explicit(&engine->overdue, 1, memory_order_relaxed) == OVERDUE_LAUNCHES) {
-        ov_quiet_point();
+    if (engine != NULL && ov_self.gate_depth == 0) {
+        ov_launch_counted(engine, 1);
+    }
+}
+
+void ov_launch_counted(struct ov_engine *engine, unsigned launches)
+{
+    if (engine->learning_now) {
+        unsigned before = atomic_fetch_add_explicit(&engine->overdue, launches, memory_order_relaxed);
+        if (before <= OVERDUE_LAUNCHES && before + launches > OVERDUE_LAUNCHES) {
+            ov_quiet_point();
+        }
     }
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "graph.h"
 #include "log.h"
 
 static _Atomic uint64_t thread_numbers;
@@ -182,6 +183,8 @@ static CUresult load(struct ov_engine *engine, uint32_t index)
     for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         ring->owner[p] = index + 1;
     }
+    ring->last_turn = 0;
+    unit->by_graph = false;
     ov_meter_account(ring, unit);
     bool metered = ov_meter_begin(ring, unit->bytes);
     result = ov_event_take(&ring->plain, &unit->ready);
@@ -251,10 +254,10 @@ static void prefetch(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
     /* More than all units ahead would only repeat what is there. */
-    while (ring->ahead_count < OV_WINDOW - 1 && ring->ahead_count < ring->unit_count) {
+    while (!ring->turning && ring->ahead_count < OV_WINDOW - 1 && ring->ahead_count < ring->unit_count) {
         uint32_t index = ov_trace_peek(&ring->trace, ring->ahead_count + 1);
-        if (index == OV_TRACE_NONE) {
-            return;
+        if (index == OV_TRACE_NONE || index == ring->unit_count) {
+            return; /* nobody knows; or a graph is expected, which turns the ring itself from there on */
         }
         struct ov_unit *unit = &ring->unit[index];
         if (unit->tier == OV_TIER_STREAMED && !unit->loaded) {
@@ -306,7 +309,7 @@ static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstrea
         return CUDA_SUCCESS;
     }
     bool timed = ov_meter_wait_begin(ring, unit, stream);
-    CUresult result = ov_cu->cuStreamWaitEvent(stream, unit->ready, 0);
+    CUresult result = ov_cu->cuStreamWaitEvent(stream, unit->by_graph ? ring->turned : unit->ready, 0);
     if (result == CUDA_SUCCESS) {
         if (timed) {
             ov_meter_wait_end(unit, stream);
@@ -320,6 +323,9 @@ static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstrea
 enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch)
 {
     struct ov_ring *ring = &engine->ring;
+    if (ring->turning) {
+        return OV_BUSY;
+    }
     for (unsigned i = 0; i < launch->units; i++) {
         for (unsigned j = 0; j < i; j++) {
             if (overlap(&ring->unit[launch->unit[i]], &ring->unit[launch->unit[j]])) {
@@ -337,6 +343,7 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
         }
     }
     struct ov_lane *lane = lane_of(ring, launch->stream);
+    ring->last_turn = 0;
     for (unsigned i = 0; i < launch->units; i++) {
         step(ring, launch->unit[i]);
         if (!ring->unit[launch->unit[i]].loaded) {
@@ -355,6 +362,138 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
         atomic_fetch_add_explicit(&ring->unit[launch->unit[i]].holds, 1, memory_order_relaxed);
     }
     return OV_ACQUIRED;
+}
+
+/* ---- graphs that turn the ring ---- */
+
+/* Units that are remembered to have stayed through a graph that does not touch them; others are loaded again. */
+#define KEPT 64u
+
+/* Whatever was in the ring and may be read now is read before the stream goes on, and what the graph needs is there. */
+static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream)
+{
+    struct ov_ring *ring = &engine->ring;
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < turn->needs && result == CUDA_SUCCESS; i++) {
+        if (!ring->unit[turn->need[i]].loaded) {
+            result = load(engine, turn->need[i]);
+        }
+    }
+    for (uint32_t p = 0; p < ring->pages && result == CUDA_SUCCESS; p++) {
+        if (ring->owner[p] != 0) {
+            result = wait_for_readers(ring, &ring->unit[ring->owner[p] - 1]);
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        result = ov_event_take(&ring->plain, &ring->handed);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = ov_cu->cuEventRecord(ring->handed, ring->side);
+    }
+    return result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(stream, ring->handed, 0) : result;
+}
+
+/* Nothing was done since the last graph, in the same stream, and it left what this one needs; or it was this one, whose
+ * launches follow each other anyway. */
+static bool follows(struct ov_ring *ring, const struct ov_turn *turn, CUstream stream)
+{
+    bool ready = ring->last_turn != 0 && ring->turned_lane == lane_of(ring, stream)->id;
+    for (uint32_t i = 0; i < turn->needs && ready; i++) {
+        ready = ring->unit[turn->need[i]].loaded;
+    }
+    return ready || ring->last_turn == turn->id;
+}
+
+enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream)
+{
+    struct ov_ring *ring = &engine->ring;
+    if (ring->turning) {
+        return OV_BUSY;
+    }
+    for (uint32_t p = 0; p < ring->pages; p++) {
+        const struct ov_unit *owner = ring->owner[p] != 0 ? &ring->unit[ring->owner[p] - 1] : NULL;
+        if (owner != NULL && owner->stuck) {
+            return OV_REFUSED;
+        }
+        if (owner != NULL && atomic_load_explicit(&owner->holds, memory_order_acquire) > 0) {
+            return OV_BUSY;
+        }
+    }
+    if (ov_event_take(&ring->plain, &ring->turned) != CUDA_SUCCESS ||
+        (!follows(ring, turn, stream) && bring_about(engine, turn, stream) != CUDA_SUCCESS)) {
+        return OV_REFUSED;
+    }
+    /* The trace has what the graph needs, and then the graph as if it were one more unit. */
+    for (uint32_t i = 0; i < turn->needs; i++) {
+        step(ring, turn->need[i]);
+    }
+    step(ring, ring->unit_count);
+    ring->turning = true;
+    return OV_ACQUIRED;
+}
+
+/* The graph came after all who read what was there. */
+static void forget_contents(struct ov_ring *ring)
+{
+    for (uint32_t p = 0; p < ring->pages; p++) {
+        if (ring->owner[p] != 0) {
+            ring->unit[ring->owner[p] - 1].loaded = false;
+            ring->unit[ring->owner[p] - 1].reader_count = 0;
+            ring->owner[p] = 0;
+        }
+    }
+}
+
+static void set_content(struct ov_ring *ring, uint32_t index)
+{
+    struct ov_unit *unit = &ring->unit[index];
+    unit->loaded = unit->by_graph = true;
+    unit->timed = false;
+    unit->load = ring->loads;
+    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
+        ring->owner[p] = index + 1;
+    }
+}
+
+static void set_contents(struct ov_ring *ring, const struct ov_turn *turn)
+{
+    uint32_t kept[KEPT], keeps = 0;
+    for (uint32_t i = 0; i < turn->keeps && keeps < KEPT; i++) {
+        if (ring->unit[turn->kept[i]].loaded) {
+            kept[keeps++] = turn->kept[i];
+        }
+    }
+    forget_contents(ring);
+    ring->loads++;
+    for (uint32_t i = 0; i < keeps; i++) {
+        set_content(ring, kept[i]);
+    }
+    for (uint32_t i = 0; i < turn->lefts; i++) {
+        set_content(ring, turn->left[i]);
+    }
+}
+
+void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream, bool launched)
+{
+    struct ov_ring *ring = &engine->ring;
+    ring->turning = false;
+    if (!launched) {
+        return; /* then the ring is as it was */
+    }
+    CUresult result = ov_cu->cuEventRecord(ring->turned, stream);
+    result = result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(ring->side, ring->turned, 0) : result;
+    if (result != CUDA_SUCCESS) {
+        ov_log_once(OV_LOG_ERROR, "an event could not be recorded: the device is waited for instead");
+        (void)ov_cu->cuStreamSynchronize(stream);
+    }
+    set_contents(ring, turn);
+    struct ov_lane *lane = lane_of(ring, stream);
+    lane->seen = ring->loads;
+    ring->turned_lane = lane->id;
+    drop_window(ring);
+    ring->last_turn = turn->id;
+    ring->counts.copies += turn->copies;
+    ring->counts.graphs++; /* nothing is loaded ahead now: another graph may follow, and expect what this one left */
 }
 
 /* ---- trials ---- */
@@ -456,7 +595,8 @@ CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit)
     for (uint32_t i = 0; i < unit->reader_count && result == CUDA_SUCCESS; i++) {
         result = ov_cu->cuEventSynchronize(unit->reader[i].event);
     }
-    if (result == CUDA_SUCCESS && unit->load != 0) {
+    if (result == CUDA_SUCCESS &&
+        engine->ring.loads != 0) { /* a graph may have read it that left another in its place */
         result = ov_finish(engine, engine->ring.side, CUDA_SUCCESS);
     }
     return result;
@@ -492,6 +632,8 @@ void ov_ring_add(struct ov_engine *engine, uint32_t index)
     unit->tier = OV_TIER_STREAMED;
     unit->loaded = false;
     ring->streamed_count++;
+    ring->last_turn = 0;
+    ov_graphs_stale();
 }
 
 void ov_ring_remove(struct ov_engine *engine, uint32_t index)
@@ -511,6 +653,8 @@ void ov_ring_remove(struct ov_engine *engine, uint32_t index)
     unit->loaded = false;
     unit->reader_count = 0;
     ring->streamed_count--;
+    ring->last_turn = 0;
+    ov_graphs_stale();
 }
 
 void ov_ring_close(struct ov_engine *engine)

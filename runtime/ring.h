@@ -15,6 +15,12 @@
  *
  * A touch that finds its unit not loaded is a miss: the copy is enqueued at once.
  *
+ * A graph that holds copies of its own turns the ring inside (graph_turn.c). It is handed the ring as a whole: the
+ * graph's stream waits for all copies and readers so far, nobody else uses the ring between hand-over and take-over,
+ * which are on either side of the driver's launch, and the side stream waits for the graph before any later copy. What
+ * the graph expects in the ring and what it leaves there is known beforehand. When nothing came between two launches of
+ * a graph, the hand-over asks for nothing, and the second follows the first as closely as the driver lets it.
+ *
  * Guarded by the engine's lock, except ov_unit_at, which reads atomics, and `holds`. Events and the stream belong to
  * the engine's context. Nothing here allocates in steady state: events come from a pool that is filled when a plan is
  * made.
@@ -57,6 +63,7 @@ struct ov_unit {
     bool on_trial; /* a launch that may write it has it: mapped writable, held until that is judged (watch.h) */
     bool stuck;    /* ... and cannot be given back, because the driver refuses: whoever needs its place gets an error */
     bool timed;    /* asked and got were recorded for this load */
+    bool by_graph; /* brought by the graph that had the ring last: ring->turned stands for `ready` */
     bool sparse;   /* read in part (density.h): */
     float share;   /* so much of it in a cycle, */
     float reads;   /* by so many launches, */
@@ -91,11 +98,22 @@ struct ov_edge {
 struct ov_ring_counts {
     uint64_t timed_bytes, timed_ns; /* of the copies that were timed */
     uint64_t copies, misses, stall_ns, waits;
+    uint64_t graphs;         /* launches that turned the ring themselves; their copies are among `copies` */
     uint64_t touches, jumps; /* of earlier plans' traces */
 };
 
+/* What a graph that turns the ring expects in it, and leaves. */
+struct ov_turn {
+    uint64_t id;                        /* of the graph and this very turn; never reused */
+    const uint32_t *need, *left, *kept; /* units; kept: there afterwards if they were before. The graph's */
+    uint32_t needs, lefts, keeps;
+    uint32_t copies;
+};
+
+struct ov_graph;
+
 struct ov_ring {
-    struct ov_unit *unit;
+    struct ov_unit *unit; /* and one more, which stands for graphs that turn the ring */
     uint32_t unit_count, streamed_count;
     struct ov_edge *edge;
     uint32_t edge_count;
@@ -104,7 +122,7 @@ struct ov_ring {
     CUdeviceptr window; /* a reservation of its own, as long as the ring */
     uint32_t *owner;    /* per ring page: 1 + unit */
     CUstream side;
-    struct ov_trace trace;
+    struct ov_trace trace;     /* of one unit more, too */
     uint32_t newest;           /* 1 + unit touched last */
     uint32_t ahead[OV_WINDOW]; /* the window: circular */
     uint32_t ahead_first, ahead_count;
@@ -114,6 +132,11 @@ struct ov_ring {
     struct ov_event_pool plain, timed;
     struct ov_meter meter;
     double link_bytes_per_s; /* measured when the first plan was made */
+    bool turning;            /* handed over: a graph is being launched */
+    uint64_t last_turn;      /* the turn that left the ring as it is now, 0: something has been done with it since */
+    uint64_t turned_lane;    /* id of the stream that it ran in */
+    struct ov_graph *turned_by;
+    CUevent handed, turned; /* before and after the last graph that had it */
     struct ov_ring_counts counts;
 };
 
@@ -172,6 +195,11 @@ enum ov_acquire {
 };
 enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch);
 void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch);
+
+/* Before and after the driver is given a graph that turns the ring. OV_ACQUIRED: take_over follows. launched false: the
+ * driver refused the graph. */
+enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream);
+void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream, bool launched);
 
 /* Waits on the host until nobody on the device reads or writes the unit's ring pages. */
 CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit);

@@ -18,6 +18,7 @@
  *   inspect.h    hashing and address search on the device
  *   density.h    how much of a unit is read
  *   search.h     addresses of streamed units in host memory
+ *   graph.h      executable graphs: how each is launched; graph_model.h, what is in one
  *   graph_source.h   what graphs read from host memory
  *   zerocopy.h   pinned, registered and managed memory, where the CPU may store addresses unseen
  *   trace.h      the sequence of touches and what comes next (pure: no CUDA)
@@ -26,7 +27,7 @@
  *   convert.h    bringing a plan about at a quiet point; taking single units out of it
  *   ring.h       steady state: units in the ring, copies, misses
  *   event_pool.h, meter.h    its events; the times of copies and waits
- *   launch.c, copy.c, graph.c, quiet.c, runtime.c    the functions below
+ *   launch.c, copy.c, graph.c, graph_launch.c, capture.c, quiet.c, runtime.c    the functions below
  *   summary.h, hostlimit.h   the line at exit; how much host memory there is
  *   engine.h     one per device: owns all of the above, phases, lock
  *   gate.h       lets one thread stop all launches for a moment
@@ -220,26 +221,33 @@ void ov_peer_enabled(CUcontext peer);     /* after cuCtxEnablePeerAccess succeed
 void ov_quiet_point(
     void); /* after a call in which the program waited for the GPU: sync functions, blocking D2H copies */
 
-/* Captures and graphs. */
+/* Captures and graphs (graph.h). */
 void ov_capture_beginning(CUstream stream);              /* before any form of cuStreamBeginCapture */
 void ov_capture_began(CUstream stream, CUresult result); /* after it, on the same thread */
 void ov_capture_ended(CUstream stream);                  /* after cuStreamEndCapture, whatever its result */
-/* Not CUDA_SUCCESS: what the graph touches could not be taken out of the ring; the wrapper returns it. */
-CUresult ov_graph_instantiating(CUgraph graph); /* before any form of cuGraphInstantiate, cuGraphExecUpdate */
-/* Around cuGraphLaunch, on the same thread. Not CUDA_SUCCESS: the wrapper returns it without launching; launched is
- * called all the same. */
-CUresult ov_graph_launching(CUgraphExec exec, CUstream stream);
-void ov_graph_launched(CUgraphExec exec);
-CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params); /* before cuGraphExecKernelNodeSetParams (v2) */
-CUresult ov_graph_copy_params(const struct ov_copy *copy);            /* before cuGraphExecMemcpy/MemsetNodeSetParams */
-/* What an executable graph reads from host memory (graph_source.h); all after success. taken_in: whole, it is now what
- * the graph is; else the graph is a child of it. destroying: before cuGraphExecDestroy. */
-void ov_graph_taken_in(CUgraphExec exec, CUgraph graph, bool whole);
-void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy);
-void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params);
-void ov_graph_destroying(CUgraphExec exec);
-/* A graph form we cannot look into: nothing is streamed any more. Not CUDA_SUCCESS: something still is, and the wrapper
- * returns it. */
-CUresult ov_graph_opaque(const char *what);
+/* After the driver has taken a graph in: made an executable graph of it, or updated one. flags: of the instantiation.
+ */
+void ov_graph_instantiated(CUgraphExec exec, CUgraph graph, unsigned long long flags);
+void ov_graph_updated(CUgraphExec exec, CUgraph graph);
+/* After a node of an executable graph was changed. params: as far as cuGraphNodeSetParams knows the kind of node. */
+void ov_graph_node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params);
+/* After a node was added by cuGraphAddNode (graph_condition.h). */
+void ov_graph_node_added(CUgraphNode node, const CUgraphNodeParams *params);
+void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
+void ov_graph_destroying(CUgraphExec exec); /* before cuGraphExecDestroy */
+/* Around cuGraphLaunch. begin: CUDA_SUCCESS, or an error that the wrapper returns without launching; end is called all
+ * the same. `used` is what the driver is given; with `served` nothing is, the work is done. */
+struct ov_graph;
+struct ov_graph_launch {
+    CUgraphExec exec;
+    CUstream stream; /* canonical */
+    CUgraphExec used;
+    bool served;
+    /* Private to the engine. */
+    struct ov_graph *graph; /* NULL: not looked at */
+    bool turning;           /* it has the ring */
+};
+CUresult ov_graph_launch_begin(struct ov_graph_launch *launch);
+void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result);
 
 #endif

@@ -42,10 +42,11 @@ void ov_summary_print(const struct ov_engine *engine)
     ov_log(OV_LOG_ALWAYS,
            "device %d: weights %llu MiB: %llu resident, %llu streamed, %llu host-mapped; ring %zu MiB; peak %zu of %zu "
            "MiB budget, host %zu MiB; %u plans, %llu cycles; %.2f GB/s of %.2f GB/s link (%.1f %%); stalled %.1f ms, "
-           "%llu copies, %llu misses",
+           "%llu copies, %llu misses, %llu graphs",
            engine->device, resident + streamed + host, resident, streamed, host, engine->last_plan.ring * 2,
            engine->ledger.peak_bytes >> 20, engine->ledger.budget_bytes >> 20, engine->ledger.host_peak_bytes >> 20,
            engine->plans, cycles, rate, ring->link_bytes_per_s * 1e-9,
            ring->link_bytes_per_s > 0 ? 100 * rate * 1e9 / ring->link_bytes_per_s : 0.0,
-           (double)counts->stall_ns * 1e-6, (unsigned long long)counts->copies, (unsigned long long)counts->misses);
+           (double)counts->stall_ns * 1e-6, (unsigned long long)counts->copies, (unsigned long long)counts->misses,
+           (unsigned long long)counts->graphs);
 }

@@ -6,15 +6,12 @@
  * codes, counts, the order of nodes, digests of what kernels read. Beside that the rig compares those digests with what
  * the host knows each weight to hold.
  *
- * With the shim, open_streaming() comes back when weights are streamed. Until graphs stream, what a graph reads leaves
- * the ring, and graphs_streamed() says nothing; GRAPHS_STREAM turns it on.
+ * With the shim, open_streaming() comes back when weights are streamed.
  */
 #ifndef GRAPHS_GRAPHS_H
 #define GRAPHS_GRAPHS_H
 
 #include "rig.h"
-
-enum { GRAPHS_STREAM = 0 };
 
 /* Prints one line. Codes are printed by number; a handle never is. */
 void say(const char *step, CUresult result);

@@ -436,59 +436,68 @@ void ov_capture_ended(CUstream stream)
     record("capture_ended %p", (void *)stream);
 }
 
-CUresult ov_graph_instantiating(CUgraph graph)
+void ov_graph_instantiated(CUgraphExec exec, CUgraph graph, unsigned long long flags)
 {
-    record("graph_instantiating %p", (void *)graph);
+    record("graph_instantiated %p graph=%p flags=%llu", (void *)exec, (void *)graph, flags);
+}
+
+void ov_graph_updated(CUgraphExec exec, CUgraph graph)
+{
+    record("graph_updated %p graph=%p", (void *)exec, (void *)graph);
+}
+
+CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
+{
+    record("graph_launch_begin %p stream=%p", (void *)launch->exec, (void *)launch->stream);
+    launch->used = launch->exec;
+    launch->served = false;
     return CUDA_SUCCESS;
 }
 
-CUresult ov_graph_launching(CUgraphExec exec, CUstream stream)
+void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
 {
-    record("graph_launching %p stream=%p", (void *)exec, (void *)stream);
-    return CUDA_SUCCESS;
+    record("graph_launch_end %p result=%d", (void *)launch->exec, result);
 }
 
-void ov_graph_launched(CUgraphExec exec)
+void ov_graph_node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params)
 {
-    record("graph_launched %p", (void *)exec);
+    char what[256] = "";
+    const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
+    const CUDA_MEMSET_NODE_PARAMS_v2 *fill = &params->memset;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        snprintf(what, sizeof what, " func=%p kern=%p grid=%u shared=%u params=%p extra=%p", (void *)kernel->func,
+                 (void *)kernel->kern, kernel->gridDimX, kernel->sharedMemBytes, (void *)kernel->kernelParams,
+                 (void *)kernel->extra);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        snprintf(what, sizeof what, " dst=0x%llx src=0x%llx width=%zu", params->memcpy.copyParams.dstDevice,
+                 params->memcpy.copyParams.srcDevice, params->memcpy.copyParams.WidthInBytes);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        snprintf(what, sizeof what, " dst=0x%llx width=%zux%u height=%zu pitch=%zu", fill->dst, fill->width,
+                 fill->elementSize, fill->height, fill->pitch);
+        break;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        snprintf(what, sizeof what, " graph=%p", (void *)params->graph.graph);
+        break;
+    default:
+        break;
+    }
+    record("graph_node_set %p node=%p type=%d%s", (void *)exec, (void *)node, (int)params->type, what);
 }
 
-void ov_graph_taken_in(CUgraphExec exec, CUgraph graph, bool whole)
+void ov_graph_node_added(CUgraphNode node, const CUgraphNodeParams *params)
 {
-    record("graph_taken_in %p graph=%p whole=%d", (void *)exec, (void *)graph, whole);
+    record("graph_node_added %p type=%d", (void *)node, (int)params->type);
 }
 
-void ov_graph_copy_set(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy)
+void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled)
 {
-    record("graph_copy_set %p node=%p host=%p", (void *)exec, (void *)node, copy->host_source);
-}
-
-void ov_graph_kernel_set(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    record("graph_kernel_set %p node=%p grid=%u", (void *)exec, (void *)node, params->gridDimX);
+    record("graph_node_enabled %p node=%p %d", (void *)exec, (void *)node, enabled);
 }
 
 void ov_graph_destroying(CUgraphExec exec)
 {
     record("graph_destroying %p", (void *)exec);
-}
-
-CUresult ov_graph_node_params(const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    record("graph_node_params func=%p kern=%p grid=%u shared=%u params=%p extra=%p", (void *)params->func,
-           (void *)params->kern, params->gridDimX, params->sharedMemBytes, (void *)params->kernelParams,
-           (void *)params->extra);
-    return CUDA_SUCCESS;
-}
-
-CUresult ov_graph_copy_params(const struct ov_copy *copy)
-{
-    record_copy("graph_copy_params", copy);
-    return CUDA_SUCCESS;
-}
-
-CUresult ov_graph_opaque(const char *what)
-{
-    record("graph_opaque %s", what);
-    return CUDA_SUCCESS;
 }

@@ -400,97 +400,103 @@ static void captures(void)
 static void instantiations(void)
 {
     CUgraphExec exec = EXEC; /* the driver of these tests writes none */
-    CUDA_GRAPH_INSTANTIATE_PARAMS params = {0};
+    CUDA_GRAPH_INSTANTIATE_PARAMS params = {.flags = 8};
     attach();
-#define TAKES_IN(name, args, exec_, whole)                                 \
-    CHECK(elf_##name args == 0);                                           \
-    EXPECT(line("graph_instantiating %p", (void *)GRAPH), "driver " #name, \
-           line("graph_taken_in %p graph=%p whole=" #whole, (void *)(exec_), (void *)GRAPH))
-    TAKES_IN(cuGraphInstantiate, (&exec, GRAPH, NULL, NULL, 0), exec, 1);
-    TAKES_IN(cuGraphInstantiate_v2, (&exec, GRAPH, NULL, NULL, 0), exec, 1);
-    TAKES_IN(cuGraphInstantiateWithFlags, (&exec, GRAPH, 0), exec, 1);
-    TAKES_IN(cuGraphInstantiateWithParams, (&exec, GRAPH, &params), exec, 1);
-    TAKES_IN(cuGraphInstantiateWithParams_ptsz, (&exec, GRAPH, &params), exec, 1);
-    TAKES_IN(cuGraphExecUpdate, (EXEC, GRAPH, NULL, NULL), EXEC, 1);
-    TAKES_IN(cuGraphExecUpdate_v2, (EXEC, GRAPH, NULL), EXEC, 1);
-    TAKES_IN(cuGraphExecChildGraphNodeSetParams, (EXEC, NODE, GRAPH), EXEC, 0);
+#define TAKES_IN(name, args, flags) \
+    CHECK(elf_##name args == 0);    \
+    EXPECT("driver " #name, line("graph_instantiated %p graph=%p flags=" #flags, (void *)exec, (void *)GRAPH))
+    TAKES_IN(cuGraphInstantiate, (&exec, GRAPH, NULL, NULL, 0), 0);
+    TAKES_IN(cuGraphInstantiate_v2, (&exec, GRAPH, NULL, NULL, 0), 0);
+    TAKES_IN(cuGraphInstantiateWithFlags, (&exec, GRAPH, 1), 1);
+    TAKES_IN(cuGraphInstantiateWithParams, (&exec, GRAPH, &params), 8);
+    TAKES_IN(cuGraphInstantiateWithParams_ptsz, (&exec, GRAPH, &params), 8);
+#define UPDATES(name, args)      \
+    CHECK(elf_##name args == 0); \
+    EXPECT("driver " #name, line("graph_updated %p graph=%p", (void *)EXEC, (void *)GRAPH))
+    UPDATES(cuGraphExecUpdate, (EXEC, GRAPH, NULL, NULL));
+    UPDATES(cuGraphExecUpdate_v2, (EXEC, GRAPH, NULL));
     CHECK(elf_cuGraphLaunch(EXEC, NULL) == 0);
-    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)CU_STREAM_LEGACY), "driver cuGraphLaunch",
-           line("graph_launched %p", (void *)EXEC));
+    EXPECT(line("graph_launch_begin %p stream=%p", (void *)EXEC, (void *)CU_STREAM_LEGACY), "driver cuGraphLaunch",
+           line("graph_launch_end %p result=0", (void *)EXEC));
     CHECK(elf_cuGraphLaunch_ptsz(EXEC, STREAM) == 0);
-    EXPECT(line("graph_launching %p stream=%p", (void *)EXEC, (void *)STREAM), "driver cuGraphLaunch_ptsz",
-           line("graph_launched %p", (void *)EXEC));
+    EXPECT(line("graph_launch_begin %p stream=%p", (void *)EXEC, (void *)STREAM), "driver cuGraphLaunch_ptsz",
+           line("graph_launch_end %p result=0", (void *)EXEC));
     CHECK(elf_cuGraphExecDestroy(EXEC) == 0);
     EXPECT(line("graph_destroying %p", (void *)EXEC), "driver cuGraphExecDestroy");
+}
+
+static const char *node_set(int type, const char *what)
+{
+    return line("graph_node_set %p node=%p type=%d%s", (void *)EXEC, (void *)NODE, type, what);
 }
 
 static void node_params(void)
 {
     void *arguments[1];
+    char what[256];
     const CUDA_KERNEL_NODE_PARAMS_v1 v1 = {.func = (CUfunction)0xf1, .gridDimX = 3, .kernelParams = arguments};
     const CUDA_KERNEL_NODE_PARAMS v2 = {.kern = (CUkernel)0xf2, .gridDimX = 4, .sharedMemBytes = 9, .extra = arguments};
     attach();
     CHECK(elf_cuGraphExecKernelNodeSetParams(EXEC, NODE, &v1) == 0);
-    EXPECT(line("graph_node_params func=0xf1 kern=(nil) grid=3 shared=0 params=%p extra=(nil)", (void *)arguments),
-           "driver cuGraphExecKernelNodeSetParams",
-           line("graph_kernel_set %p node=%p grid=3", (void *)EXEC, (void *)NODE));
+    snprintf(what, sizeof what, " func=0xf1 kern=(nil) grid=3 shared=0 params=%p extra=(nil)", (void *)arguments);
+    EXPECT("driver cuGraphExecKernelNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_KERNEL, what));
     CHECK(elf_cuGraphExecKernelNodeSetParams_v2(EXEC, NODE, &v2) == 0);
-    EXPECT(line("graph_node_params func=(nil) kern=0xf2 grid=4 shared=9 params=(nil) extra=%p", (void *)arguments),
-           "driver cuGraphExecKernelNodeSetParams_v2",
-           line("graph_kernel_set %p node=%p grid=4", (void *)EXEC, (void *)NODE));
+    snprintf(what, sizeof what, " func=(nil) kern=0xf2 grid=4 shared=9 params=(nil) extra=%p", (void *)arguments);
+    EXPECT("driver cuGraphExecKernelNodeSetParams_v2", node_set(CU_GRAPH_NODE_TYPE_KERNEL, what));
     CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                           .srcDevice = 0x1000,
-                          .srcPitch = 8,
                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
                           .dstDevice = 0x2000,
-                          .dstPitch = 8,
                           .WidthInBytes = 8,
                           .Height = 1,
                           .Depth = 1};
     CHECK(elf_cuGraphExecMemcpyNodeSetParams(EXEC, NODE, &copy, NULL) == 0);
-    EXPECT("graph_copy_params dst=0x2000:8x1/8 src=0x1000:8x1/8 host=(nil) stream=(nil)",
-           "driver cuGraphExecMemcpyNodeSetParams",
-           line("graph_copy_set %p node=%p host=(nil)", (void *)EXEC, (void *)NODE));
+    EXPECT("driver cuGraphExecMemcpyNodeSetParams",
+           node_set(CU_GRAPH_NODE_TYPE_MEMCPY, " dst=0x2000 src=0x1000 width=8"));
     const CUDA_MEMSET_NODE_PARAMS fill = {.dst = 0x3000, .pitch = 64, .elementSize = 4, .width = 5, .height = 2};
     CHECK(elf_cuGraphExecMemsetNodeSetParams(EXEC, NODE, &fill, NULL) == 0);
-    EXPECT("graph_copy_params dst=0x3000:20x2/64 src=0:0x0/0 host=(nil) stream=(nil)",
-           "driver cuGraphExecMemsetNodeSetParams");
+    EXPECT("driver cuGraphExecMemsetNodeSetParams",
+           node_set(CU_GRAPH_NODE_TYPE_MEMSET, " dst=0x3000 width=5x4 height=2 pitch=64"));
+    CHECK(elf_cuGraphExecChildGraphNodeSetParams(EXEC, NODE, GRAPH) == 0);
+    snprintf(what, sizeof what, " graph=%p", (void *)GRAPH);
+    EXPECT("driver cuGraphExecChildGraphNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_GRAPH, what));
+    const CUDA_HOST_NODE_PARAMS host = {NULL, NULL};
+    CHECK(elf_cuGraphExecHostNodeSetParams(EXEC, NODE, &host) == 0);
+    EXPECT("driver cuGraphExecHostNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_HOST, ""));
+    CHECK(elf_cuGraphExecEventRecordNodeSetEvent(EXEC, NODE, NULL) == 0);
+    EXPECT("driver cuGraphExecEventRecordNodeSetEvent", node_set(CU_GRAPH_NODE_TYPE_EVENT_RECORD, ""));
+    CHECK(elf_cuGraphExecEventWaitNodeSetEvent(EXEC, NODE, NULL) == 0);
+    EXPECT("driver cuGraphExecEventWaitNodeSetEvent", node_set(CU_GRAPH_NODE_TYPE_WAIT_EVENT, ""));
+    CHECK(elf_cuGraphExecExternalSemaphoresSignalNodeSetParams(EXEC, NODE, NULL) == 0);
+    EXPECT("driver cuGraphExecExternalSemaphoresSignalNodeSetParams",
+           node_set(CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, ""));
+    CHECK(elf_cuGraphExecExternalSemaphoresWaitNodeSetParams(EXEC, NODE, NULL) == 0);
+    EXPECT("driver cuGraphExecExternalSemaphoresWaitNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, ""));
+    CHECK(elf_cuGraphExecBatchMemOpNodeSetParams(EXEC, NODE, NULL) == 0);
+    EXPECT("driver cuGraphExecBatchMemOpNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, ""));
+    CUgraphNode node = NODE; /* the driver of these tests writes none */
+    CUgraphNodeParams added = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    CHECK(elf_cuGraphAddNode(&node, GRAPH, NULL, 0, &added) == 0);
+    EXPECT("driver cuGraphAddNode", line("graph_node_added %p type=13", (void *)NODE));
+    CHECK(elf_cuGraphAddNode_v2(&node, GRAPH, NULL, NULL, 0, &added) == 0);
+    EXPECT("driver cuGraphAddNode_v2", line("graph_node_added %p type=13", (void *)NODE));
+    CHECK(elf_cuGraphNodeSetEnabled(EXEC, NODE, 0) == 0);
+    EXPECT("driver cuGraphNodeSetEnabled", line("graph_node_enabled %p node=%p 0", (void *)EXEC, (void *)NODE));
 }
 
 static void any_node_params(void)
 {
     void *arguments[1];
+    char what[256];
     CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_KERNEL,
                              .kernel = {.kern = (CUkernel)0xf2, .gridDimX = 6, .kernelParams = arguments}};
-    static const char done[] = "driver cuGraphExecNodeSetParams";
     attach();
     CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    EXPECT(line("graph_node_params func=(nil) kern=0xf2 grid=6 shared=0 params=%p extra=(nil)", (void *)arguments),
-           done, line("graph_kernel_set %p node=%p grid=6", (void *)EXEC, (void *)NODE));
-    any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMCPY,
-                              .memcpy = {.copyParams = {.dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                                                        .dstDevice = 0x2000,
-                                                        .srcMemoryType = CU_MEMORYTYPE_ARRAY,
-                                                        .WidthInBytes = 8,
-                                                        .Height = 1,
-                                                        .Depth = 1}}};
-    CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    EXPECT("graph_copy_params dst=0x2000:8x1/8 src=0:0x0/0 host=(nil) stream=(nil)", done,
-           line("graph_copy_set %p node=%p host=(nil)", (void *)EXEC, (void *)NODE));
-    any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEMSET,
-                              .memset = {.dst = 0x3000, .elementSize = 2, .width = 5, .height = 1}};
-    CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    EXPECT("graph_copy_params dst=0x3000:10x1/10 src=0:0x0/0 host=(nil) stream=(nil)", done);
-    any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph = {.graph = GRAPH}};
-    CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    EXPECT(line("graph_instantiating %p", (void *)GRAPH), done,
-           line("graph_taken_in %p graph=%p whole=0", (void *)EXEC, (void *)GRAPH));
-    any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_HOST};
-    CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    EXPECT(done);
+    snprintf(what, sizeof what, " func=(nil) kern=0xf2 grid=6 shared=0 params=%p extra=(nil)", (void *)arguments);
+    EXPECT("driver cuGraphExecNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_KERNEL, what));
     any = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
     CHECK(elf_cuGraphExecNodeSetParams(EXEC, NODE, &any) == 0);
-    CHECK(recorded("graph_opaque") == 1);
+    EXPECT("driver cuGraphExecNodeSetParams", node_set(CU_GRAPH_NODE_TYPE_MEM_ALLOC, ""));
 }
 
 /* Handles of ours and of the driver's. */

@@ -1,0 +1,263 @@
+/*
+ * Launches of graphs: how each is served (graph.h, "How a launch is served").
+ *
+ * Inside the gate from the decision to the driver's call, so that nothing the decision rests on changes in between. A
+ * replay leaves the gate as any launch does that needs a trial; each of its nodes is looked at anew.
+ */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "copy.h"
+#include "engine.h"
+#include "gate.h"
+#include "graph.h"
+#include "graph_source.h"
+#include "launch.h"
+#include "log.h"
+#include "search.h"
+
+_Atomic uint64_t ov_graphs_version = 1;
+
+/* Decisions about one launch. Each but the last made something leave the ring, or found another thread in the way. */
+#define ROUNDS 64
+
+static void prepare(const struct ov_graph_node *node, struct ov_launch *launch, struct ov_touches *touches)
+{
+    memset(launch, 0, sizeof *launch);
+    launch->function = node->function;
+    launch->kernel = node->kernel;
+    touches->count = node->touches;
+    touches->incomplete = touches->exposed = false;
+    memcpy(touches->item, node->touch, node->touches * sizeof *node->touch);
+}
+
+static bool is_foreign(const struct ov_engine *engine, const struct ov_graph_node *node, bool here)
+{
+    return node->context != NULL ? node->context != engine->context : here;
+}
+
+static bool add_units(struct ov_graph *graph, struct ov_graph_node *node, const struct ov_launch *launch)
+{
+    if (graph->unit_room - graph->units < launch->units) {
+        uint32_t room = 2 * graph->unit_room + OV_LAUNCH_UNITS;
+        uint32_t *grown = realloc(graph->unit, room * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        graph->unit = grown;
+        graph->unit_room = room;
+    }
+    node->unit = graph->units;
+    node->units = launch->units;
+    memcpy(&graph->unit[graph->units], launch->unit, launch->units * sizeof *graph->unit);
+    graph->units += launch->units;
+    return true;
+}
+
+/* Under the engine's lock. */
+static enum ov_graph_way judge(struct ov_graph *graph, bool foreign)
+{
+    struct ov_engine *engine = graph->engine;
+    bool fits = true, watch = false;
+    graph->units = 0;
+    for (uint32_t i = 0; i < graph->model.count; i++) {
+        struct ov_graph_node *node = &graph->model.node[i];
+        struct ov_launch launch;
+        struct ov_touches touches;
+        node->units = 0;
+        if (node->touches == 0 || !node->enabled) {
+            continue;
+        }
+        prepare(node, &launch, &touches);
+        fits = ov_launch_fits(engine, &launch, &touches, is_foreign(engine, node, foreign)) && fits;
+        fits = add_units(graph, node, &launch) && fits;
+        watch = watch || (engine->over_budget && ov_launch_wants_watch(engine, &launch));
+    }
+    bool replays = !graph->pinned && graph->replayable;
+    return !fits || (watch && replays) ? OV_GRAPH_REPLAY : graph->units > 0 ? OV_GRAPH_TURN : OV_GRAPH_PLAIN;
+}
+
+static void decide(struct ov_graph *graph)
+{
+    struct ov_engine *engine = graph->engine;
+    uint64_t version = atomic_load_explicit(&ov_graphs_version, memory_order_relaxed);
+    bool learning = engine != NULL && atomic_load(&engine->learning_now);
+    if (graph->decided == version && !learning) {
+        return;
+    }
+    graph->way = OV_GRAPH_PLAIN;
+    graph->decided = version;
+    if (engine == NULL || (!learning && !atomic_load_explicit(&engine->planned, memory_order_relaxed))) {
+        return;
+    }
+    bool foreign = ov_launch_is_foreign(engine);
+    pthread_mutex_lock(&engine->lock);
+    graph->way = judge(graph, foreign);
+    if (engine->learning && graph->way != OV_GRAPH_REPLAY) {
+        ov_graph_log(graph);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* All that it touches leaves the ring, on every device. */
+static CUresult clear(struct ov_graph *graph)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *engine = ov_engine_at(slice);
+        if (engine == NULL || !atomic_load(&engine->planned)) {
+            continue;
+        }
+        struct ov_exclusive section;
+        CUresult cleared = ov_exclusive_begin(engine, &section);
+        for (uint32_t i = 0; i < graph->model.count && cleared == CUDA_SUCCESS; i++) {
+            const struct ov_graph_node *node = &graph->model.node[i];
+            struct ov_launch launch;
+            struct ov_touches touches;
+            if (node->touches > 0) {
+                prepare(node, &launch, &touches);
+                cleared = ov_launch_clear(engine, &launch, &touches, is_foreign(engine, node, false));
+            }
+        }
+        ov_exclusive_end(engine, &section);
+        result = result != CUDA_SUCCESS ? result : cleared;
+    }
+    return result;
+}
+
+/* Copies and fills inside the graph meet memory that is theirs, and kernels that cannot be seen nothing that is
+ * streamed. */
+static CUresult settle(const struct ov_graph *graph)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (graph->model.opaque) {
+        result = ov_bar_streaming("a graph holds a node of a kind that cannot be looked into");
+    }
+    for (uint32_t i = 0; i < graph->model.count && result == CUDA_SUCCESS; i++) {
+        const struct ov_graph_node *node = &graph->model.node[i];
+        if (node->incomplete) {
+            result = ov_launch_is_opaque(node->kernel);
+        } else if (node->copy != NULL && node->enabled) {
+            result = ov_copy_settle(node->copy, false);
+        }
+    }
+    return result;
+}
+
+/* Launches of one handle follow each other, whatever stands for it. Of those that were not looked at no event tells:
+ * they are waited for, once. */
+static CUresult follow(struct ov_graph *graph, CUstream stream)
+{
+    if (!graph->recorded && !graph->followed && graph->engine != NULL) {
+        struct ov_exclusive section;
+        (void)ov_exclusive_begin(graph->engine, &section);
+        graph->followed = section.idle;
+        ov_exclusive_end(graph->engine, &section);
+    }
+    return graph->recorded ? ov_cu->cuStreamWaitEvent(stream, graph->done, 0) : CUDA_SUCCESS;
+}
+
+static void record(struct ov_graph *graph, CUstream stream)
+{
+    if (graph->done == NULL && ov_cu->cuEventCreate(&graph->done, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        graph->done = NULL;
+        return;
+    }
+    /* In a foreign context the event is refused: such a graph is always launched as it is. */
+    graph->recorded = ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
+}
+
+enum served { SERVED, AGAIN, BUSY };
+
+/* SERVED: the driver is to be called, or has been, or *result says why not. */
+static enum served serve(struct ov_graph_launch *launch, CUresult *result)
+{
+    struct ov_graph *graph = launch->graph;
+    struct ov_engine *engine = graph->engine;
+    *result = settle(graph);
+    if (*result != CUDA_SUCCESS) {
+        return SERVED;
+    }
+    decide(graph);
+    bool cannot = graph->pinned || (graph->way == OV_GRAPH_REPLAY && !graph->replayable);
+    if (cannot && (graph->way != OV_GRAPH_PLAIN || (graph->spans && graph->cleared != graph->decided))) {
+        *result = clear(graph);
+        decide(graph);
+        graph->cleared = graph->decided;
+        return *result != CUDA_SUCCESS || graph->way == OV_GRAPH_PLAIN ? SERVED : AGAIN;
+    }
+    if (graph->way == OV_GRAPH_TURN) {
+        pthread_mutex_lock(&engine->lock);
+        ov_graph_turn_notice(graph);
+        bool made = ov_graph_turn_make(graph);
+        enum ov_acquire acquired = made ? ov_ring_hand_over(engine, &graph->turn.ring, launch->stream) : OV_REFUSED;
+        pthread_mutex_unlock(&engine->lock);
+        if (acquired == OV_ACQUIRED) {
+            launch->turning = true;
+            launch->used = graph->turn.exec;
+        }
+        if (acquired != OV_REFUSED) {
+            return acquired == OV_ACQUIRED ? SERVED : BUSY;
+        }
+        if (!graph->replayable) {
+            *result = clear(graph);
+            return *result != CUDA_SUCCESS ? SERVED : AGAIN;
+        }
+        graph->way = OV_GRAPH_REPLAY;
+    }
+    if (graph->way == OV_GRAPH_REPLAY) {
+        *result = ov_graph_replay(graph, launch->stream);
+        launch->served = true;
+    }
+    return SERVED;
+}
+
+CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
+{
+    ov_gate_enter();
+    launch->used = launch->exec;
+    launch->served = launch->turning = false;
+    launch->graph = NULL;
+    if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ov_search_needed() ? ov_graph_source_search(launch->exec) : CUDA_SUCCESS;
+    struct ov_graph *graph = ov_graph_find(launch->exec);
+    if (graph == NULL || result != CUDA_SUCCESS || ov_capturing(launch->stream)) {
+        return result;
+    }
+    launch->graph = graph;
+    result = follow(graph, launch->stream);
+    for (int round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
+        enum served served = serve(launch, &result);
+        if (served == SERVED) {
+            return result;
+        }
+        round -= served == BUSY; /* the other thread is about to launch, or waits for the gate to be closed */
+        int depth = ov_gate_step_out();
+        sched_yield();
+        ov_gate_step_in(depth);
+    }
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
+{
+    struct ov_graph *graph = launch->graph;
+    struct ov_engine *engine = graph != NULL ? graph->engine : NULL;
+    if (launch->turning) {
+        pthread_mutex_lock(&engine->lock);
+        ov_ring_take_over(engine, &graph->turn.ring, launch->stream, result == CUDA_SUCCESS);
+        engine->ring.turned_by = graph;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (graph != NULL && result == CUDA_SUCCESS) {
+        record(graph, launch->stream);
+    }
+    ov_gate_leave();
+    if (engine != NULL && ov_self.gate_depth == 0) {
+        ov_launch_counted(engine, graph->model.count);
+    }
+}
