@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include "stack_wait.h"
+
 static void drop(struct stack_graph *graph)
 {
     if (graph->executable) {
@@ -36,9 +38,11 @@ static CUgraph capture(struct stack_model *model, uint64_t pass, uint64_t part)
                                                 CU_STREAM_CAPTURE_MODE_RELAXED};
     const CUstream stream = model->device[0].stream[0];
     CUgraph graph;
+    stack_capture_enter();
     GPU(cuStreamBeginCapture, stream, modes[model->options->capture]);
     stack_pass_layers(model, pass, part, model->options->graph_parts);
     GPU(cuStreamEndCapture, stream, &graph);
+    stack_capture_leave();
     return graph;
 }
 

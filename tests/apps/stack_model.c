@@ -1,4 +1,5 @@
 #include "stack_model.h"
+#include "stack_wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -370,7 +371,7 @@ void stack_model_open(struct stack_model *model, const struct stack_options *opt
     /* A copy from pageable memory may still be on its way when the call returns. */
     for (uint64_t d = options->devices; d-- > 0;) {
         stack_device_use(&model->device[d]);
-        GPU(cuCtxSynchronize);
+        stack_wait_for_context();
     }
 }
 

@@ -10,7 +10,8 @@
  * ordering.
  *
  * Files: stack_model.c builds and frees; stack_launch.c one layer's launches, in every pointer style; stack_pass.c a
- * pass; stack_graph.c its layers as graphs; stack_change.c what happens between passes.
+ * pass; stack_graph.c its layers as graphs; stack_change.c what happens between passes; stack_wait.c keeps captures of
+ * one thread and waits of another apart.
  */
 #ifndef STACK_MODEL_H
 #define STACK_MODEL_H

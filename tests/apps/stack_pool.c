@@ -1,4 +1,5 @@
 #include "stack_pool.h"
+#include "stack_wait.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static void shrink_space(struct stack_pool *pool)
 {
     struct stack_block *last = &pool->block[pool->count - 1];
     if (!last->used && last->bytes >= pool->space.piece_bytes) {
-        GPU(cuCtxSynchronize);
+        stack_wait_for_context();
         last->bytes -= stack_space_shrink(&pool->space, last->bytes);
         if (last->bytes == 0) {
             erase(pool, pool->count - 1);
@@ -160,7 +161,7 @@ void stack_pool_give(struct stack_pool *pool, CUdeviceptr address)
         return;
     }
     if (pool->style == ALLOC_ASYNC || pool->style == ALLOC_POOL) {
-        GPU(cuCtxSynchronize); /* it was used on any stream */
+        stack_wait_for_context(); /* it was used on any stream */
         GPU(cuMemFreeAsync, address, NULL);
         erase(pool, at);
         return;
