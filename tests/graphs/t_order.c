@@ -328,28 +328,35 @@ static void written_through_pointers(void)
     tell_through_life(graph);
 }
 
+/* Instantiates with these flags, and runs what comes of it. */
+static void try_flags(CUgraph graph, unsigned flags)
+{
+    CUgraphExec exec;
+    cuuint64_t got = 77;
+    CUresult result = cuGraphInstantiate(&exec, graph, flags);
+    say("instantiate", result);
+    if (result == CUDA_SUCCESS) {
+        say("flags", cuGraphExecGetFlags(exec, &got));
+        tell("are", (long long)got);
+        replay(&rig, exec, 1);
+        OK(cuGraphExecDestroy(exec));
+    }
+}
+
 static void attributes_and_flags(void)
 {
-    CUgraph graph;
-    CUgraphExec exec;
     CUgraphNode node[ROOM];
     size_t count = ROOM;
     prepare();
-    graph = chain_of_reads(&rig);
+    CUgraph graph = chain_of_reads(&rig);
     OK(cuGraphGetNodes(graph, node, &count));
     for (size_t i = 0; i < count; i++) {
         CUkernelNodeAttrValue value = {.priority = -(int)(i % 3)};
         OK(cuGraphKernelNodeSetAttribute(node[i], CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
     }
-    for (unsigned flags = 0; flags < 16; flags++) {
-        cuuint64_t got = 77;
-        CUresult result = cuGraphInstantiate(&exec, graph, flags);
-        say("instantiate", result);
-        if (result == CUDA_SUCCESS) {
-            say("flags", cuGraphExecGetFlags(exec, &got));
-            tell("are", (long long)got);
-            replay(&rig, exec, 1);
-            OK(cuGraphExecDestroy(exec));
+    for (unsigned flags = 0; flags < 32; flags++) {
+        if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) == 0) {
+            try_flags(graph, flags);
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -358,6 +365,22 @@ static void attributes_and_flags(void)
         tell("priority", value.priority);
     }
     tell_through_life(graph);
+}
+
+/* Graphs that kernels may launch: nobody can bring weights for them, so what they read is not streamed any more. */
+static void launched_from_the_device(void)
+{
+    prepare();
+    CUgraph graph = chain_of_reads(&rig);
+    for (unsigned flags = 0; flags < 16; flags++) {
+        try_flags(graph, flags | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+    }
+    for (int pass = 0; pass < 3; pass++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    tell_graph(graph);
+    OK(cuGraphDestroy(graph));
+    rig_close(&rig);
 }
 
 /* The form of CUDA 11, which cuda.h no longer declares under this name. */
@@ -439,6 +462,7 @@ static const struct rig_case cases[] = {
     CASE(dot),
     CASE(written_through_pointers),
     CASE(attributes_and_flags),
+    CASE(launched_from_the_device),
     CASE(forms_of_instantiation),
     CASE(user_objects),
 };
