@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ./bench.sh [--json] [NAME...] : the figures that are the same on every machine: times of the simulated driver's
 # virtual clock, and instructions counted by callgrind. --json: one line each,
-# {"name":…,"value":…,"limit":…,"unit":…}. Ratios named link_ratio must reach their limit, all other figures must not
+# {"name":…,"value":…,"limit":…,"unit":…}. Figures named link_ratio and speedup must reach their limit, all others must not
 # exceed theirs; the exit status is 1 if one does not keep to it, 77 if nothing but figures that need valgrind was
 # asked for and there is none.
 # BUILD=FOLDER ./bench.sh : with what was built there, instead of building.
@@ -16,6 +16,9 @@ figures='
 sim.stream.link_ratio      0.98   ratio         link_ratio 192M all_streamed
 sim.half.link_ratio        0.97   ratio         link_ratio 690M half_streamed
 sim.compute.overhead       1.01   ratio         compute_overhead 192M all_streamed
+sim.load.peak_device_ratio 1.00   ratio         load_device_ratio 130M load_streamed
+sim.load.host_ratio        1.05   ratio         load_host_ratio 130M load_streamed
+sim.sparse.speedup         5      ratio         sparse_speedup 200M table_in_place table_not_in_place
 store.rss_ratio            1.02   ratio         rss_ratio 420M all_pinned
 store.share.rss_ratio      1.05   ratio         share_ratio 4
 launch.instructions        700    instructions  launch_instructions 20M some_streamed
@@ -25,6 +28,9 @@ launch.instructions.idle   300    instructions  launch_instructions 1G never_exc
 {
     all_streamed='weights 1024 MiB: 0 resident, 1024 streamed, 0 host-mapped; ring [1-9]'
     all_pinned='weights 392 MiB: 0 resident, 392 streamed, 0 host-mapped; ring [1-9]'
+    load_streamed='weights 400 MiB: 0 resident, 400 streamed, 0 host-mapped; ring [1-9]'
+    table_in_place='weights 224 MiB: 128 resident, 0 streamed, 96 host-mapped;'
+    table_not_in_place='weights 224 MiB: 160 resident, 64 streamed, 0 host-mapped;'
     half_streamed='weights 1024 MiB: 512 resident, 512 streamed, 0 host-mapped; ring [1-9]'
     some_streamed='weights 12 MiB: .* [1-9][0-9]* streamed, 0 host-mapped; ring [1-9].* 1 plans'
     never_exceeded='fitted the budget'
@@ -33,6 +39,7 @@ launch.instructions.idle   300    instructions  launch_instructions 1G never_exc
 link_gbps=55.2                      # SIM_LINK_GBPS, the peak that ratios are held against
 tflops=50                           # SIM_TFLOPS
 model=(--layers 16 --bytes 64M)     # each weight is read once a pass
+load=(--layers 12 --sizes "17M,33M,48M" --workspace 16M --cache 4M --grow --passes 7)
 passes_before=5 passes_measured=2   # by then there is a plan, and every pass is like the one before
 
 json=no
@@ -132,6 +139,34 @@ rss_ratio() { # BUDGET EXPECTED
         'BEGIN { printf "%.4f", (a - b) / (2 * (65 + 129) * 1048576) }'
 }
 
+# A model of three times the budget, from its first byte to the end, with memory that grows in between.
+load_far_over() { # BUDGET EXPECTED
+    SIM_REPORT=$work/load preloaded "$work/output" "$@" "$out/tests/apps/stack" "${load[@]}"
+}
+
+# Device memory at its peak, over the budget.
+load_device_ratio() { # BUDGET EXPECTED
+    load_far_over "$@" || return 1
+    awk -v peak="$(number peak_bytes "$work/load")" -v mib="${1%M}" 'BEGIN { printf "%.4f", peak / (mib * 1048576) }'
+}
+
+# Host memory that overshot adds, at its peak, over the bytes of weights and ring together.
+load_host_ratio() { # BUDGET EXPECTED
+    local ring
+    load_far_over "$@" && SIM_REPORT=$work/without measured "$work/alone" "$out/tests/apps/stack" "${load[@]}" || return 1
+    ring=$(sed -n 's/^overshot: .* ring \([0-9]*\) MiB.*/\1/p' "$work/output")
+    awk -v a="$(number pinned_peak_bytes "$work/load")" -v b="$(number pinned_peak_bytes "$work/without")" \
+        -v ring="$ring" 'BEGIN { printf "%.4f", (a - b) / ((4 * (17 + 33 + 48) + ring) * 1048576) }'
+}
+
+# A pass that looks rows up in a large table: the best that can be had without reading it in place, over the time with.
+sparse_speedup() { # BUDGET EXPECTED-IN-PLACE EXPECTED-OTHERWISE
+    local model=(--layers 8 --bytes 16M --sparse embedding --table 96M)
+    steady_pass preloaded "$1" "$2" -- >"$work/in_place" &&
+        steady_pass preloaded "$1" "$3" env OVERSHOT_TIERS=resident,streamed -- >"$work/otherwise" &&
+        paste -d ' ' "$work/otherwise" "$work/in_place" | awk '{ printf "%.2f", $1 / $3 }'
+}
+
 # Host memory of several processes together, which run the same weights and share them, over that of one.
 share_ratio() { # PROCESSES
     measured "$work/output" env OVERSHOT_BUDGET=22M OVERSHOT_VERIFY=1 SIM_KERNELS="$out/tests/kernels/libsimkernels.so" \
@@ -172,7 +207,7 @@ launch_instructions() { # BUDGET EXPECTED
 
 within() { # NAME VALUE LIMIT
     case $1 in
-    *link_ratio) awk -v value="$2" -v limit="$3" 'BEGIN { exit !(value >= limit) }' ;;
+    *link_ratio | *speedup) awk -v value="$2" -v limit="$3" 'BEGIN { exit !(value >= limit) }' ;;
     *) awk -v value="$2" -v limit="$3" 'BEGIN { exit !(value <= limit) }' ;;
     esac
 }

@@ -3,23 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <uthash.h>
-
-#include "convert.h"
 #include "engine.h"
-#include "gate.h"
-#include "log.h"
+#include "other.h"
 #include "runtime.h"
-
-/* An allocation that is not in the arena. */
-struct ov_other {
-    uint64_t address;
-    size_t bytes, device_bytes;
-    struct ov_handle *handle; /* of which it is a mapping, NULL: none that is known */
-    bool small;               /* ours to ask for, the driver's to place; else foreign */
-    bool global;              /* foreign: of a module */
-    UT_hash_handle hh;
-};
 
 struct ov_alloc *ov_alloc_of(struct ov_engine *engine, uint32_t page)
 {
@@ -79,231 +65,6 @@ void ov_alloc_drop(struct ov_engine *engine, struct ov_alloc *alloc)
     allocs->first_free = (uint32_t)(alloc - allocs->item) + 1;
 }
 
-/* ---- small and foreign ---- */
-
-#define SMALL_BYTES(bytes) (((bytes) + 511) & ~(size_t)511)
-
-/* Whether a small request may be made; its bytes are counted from here on. */
-static bool reserve_small(struct ov_engine *engine, size_t bytes, bool anyway)
-{
-    pthread_mutex_lock(&engine->lock);
-    bool fits = anyway || ov_ledger_small_fits(&engine->ledger, SMALL_BYTES(bytes));
-    if (fits) {
-        ov_ledger_small(&engine->ledger, SMALL_BYTES(bytes), 0);
-    }
-    pthread_mutex_unlock(&engine->lock);
-    return fits;
-}
-
-bool ov_small_fits(struct ov_engine *engine, size_t bytes)
-{
-    for (int round = 0; round < 2; round++) {
-        pthread_mutex_lock(&engine->lock);
-        bool fits = ov_ledger_small_fits(&engine->ledger, SMALL_BYTES(bytes));
-        pthread_mutex_unlock(&engine->lock);
-        if (fits || round > 0 || !engine->arena.host_capable || ov_opt.mode != OV_OPT_MODE_AUTO) {
-            return fits || !engine->arena.host_capable;
-        }
-        ov_make_room(engine, 2, true);
-    }
-    return false;
-}
-
-void ov_pool_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
-{
-    struct ov_engine *engine = ov_engine_here();
-    struct ov_other *other =
-        engine != NULL && bytes_on_device > 0 && bytes < OV_ARENA_LEAST ? calloc(1, sizeof *other) : NULL;
-    if (other == NULL) {
-        ov_foreign_added(address, bytes, bytes_on_device);
-        return;
-    }
-    ov_foreign_removed(address); /* of a graph, perhaps, that is no more */
-    *other = (struct ov_other){.address = address, .bytes = bytes, .small = true};
-    pthread_mutex_lock(&engine->lock);
-    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
-    ov_ledger_small(&engine->ledger, SMALL_BYTES(bytes), 0);
-    engine->ledger.program_bytes += bytes;
-    pthread_mutex_unlock(&engine->lock);
-}
-
-/* The bytes are reserved. */
-static CUresult alloc_small(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
-{
-    struct ov_other *other = calloc(1, sizeof *other);
-    CUdeviceptr address = 0;
-    CUresult result = other != NULL ? ov_cu->cuMemAlloc_v2(&address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&engine->lock);
-    if (result == CUDA_SUCCESS) {
-        *other = (struct ov_other){.address = address, .bytes = bytes, .small = true};
-        HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
-        engine->ledger.program_bytes += bytes;
-        *out = address;
-    } else {
-        ov_ledger_small(&engine->ledger, 0, SMALL_BYTES(bytes));
-    }
-    pthread_mutex_unlock(&engine->lock);
-    if (result != CUDA_SUCCESS) {
-        free(other);
-    }
-    return result;
-}
-
-/* Takes the entry out of the table; before the driver's free, after which another thread may get the same address. */
-static struct ov_other *take_other(struct ov_engine *engine, uint64_t address)
-{
-    struct ov_other *other = NULL;
-    pthread_mutex_lock(&engine->lock);
-    HASH_FIND(hh, engine->allocs.other, &address, sizeof address, other);
-    if (other != NULL) {
-        HASH_DEL(engine->allocs.other, other);
-    }
-    pthread_mutex_unlock(&engine->lock);
-    return other;
-}
-
-/* What of it the program has allocated: a mapping costs nothing, its handle does. */
-static size_t counted(const struct ov_other *other)
-{
-    return other->small ? other->bytes : other->device_bytes;
-}
-
-/* Gives its bytes back to the ledger; after the driver's free. */
-static void settle_other(struct ov_engine *engine, struct ov_other *other)
-{
-    if (other == NULL) {
-        return;
-    }
-    pthread_mutex_lock(&engine->lock);
-    if (other->small) {
-        ov_ledger_small(&engine->ledger, 0, SMALL_BYTES(other->bytes));
-    } else {
-        ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, other->device_bytes);
-    }
-    engine->ledger.program_bytes -= counted(other);
-    ov_report_freed(&engine->report, &engine->ledger);
-    pthread_mutex_unlock(&engine->lock);
-    if (other->handle != NULL) {
-        engine = other->handle->engine;
-        pthread_mutex_lock(&engine->lock);
-        ov_handle_unmapped(other->handle);
-        pthread_mutex_unlock(&engine->lock);
-    }
-    free(other);
-}
-
-/* The driver refused to free it. */
-static void restore_other(struct ov_engine *engine, struct ov_other *other)
-{
-    pthread_mutex_lock(&engine->lock);
-    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
-    pthread_mutex_unlock(&engine->lock);
-}
-
-static void add_foreign(uint64_t address, size_t bytes, size_t device_bytes, struct ov_handle *handle, bool global)
-{
-    struct ov_engine *engine = ov_engine_for_memory();
-    struct ov_other *other = engine != NULL ? calloc(1, sizeof *other) : NULL;
-    if (other == NULL) {
-        return;
-    }
-    other->address = address;
-    other->bytes = bytes;
-    other->device_bytes = device_bytes;
-    other->handle = handle;
-    other->global = global;
-    settle_other(engine, take_other(engine, address));
-    pthread_mutex_lock(&engine->lock);
-    HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
-    ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, device_bytes);
-    engine->ledger.program_bytes += device_bytes; /* what is mapped, or a graph's, costs nothing by itself */
-    size_t held = ov_ledger_held(&engine->ledger), budget = engine->ledger.budget_bytes;
-    size_t foreign = engine->ledger.held_bytes[OV_FOR_FOREIGN], movable = engine->ledger.held_bytes[OV_FOR_PAGES];
-    bool over = device_bytes > 0 && held > budget;
-    engine->replan_soon = engine->replan_soon || (over && atomic_load(&engine->planned));
-    pthread_mutex_unlock(&engine->lock);
-    if (over && !atomic_exchange(&engine->excess_said, true)) {
-        ov_log(
-            OV_LOG_WARN,
-            "device %d: %zu MiB are held, more than the budget of %zu MiB: the program has %zu MiB in pools, managed "
-            "memory and mappings of its own, which overshot cannot move; %zu MiB of its memory can give way",
-            engine->device, held >> 20, budget >> 20, foreign >> 20, movable >> 20);
-    }
-}
-
-void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
-{
-    add_foreign(address, bytes, bytes_on_device, NULL, false);
-}
-
-void ov_global_added(CUdeviceptr address, size_t bytes)
-{
-    add_foreign(address, bytes, 0, NULL, true);
-}
-
-void ov_foreign_removed(CUdeviceptr address)
-{
-    for (int slice = 0; slice < OV_DEVICES; slice++) {
-        struct ov_engine *engine = ov_engine_at(slice);
-        if (engine != NULL) {
-            settle_other(engine, take_other(engine, address));
-        }
-    }
-}
-
-void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle id)
-{
-    struct ov_handle *handle = ov_engine_for_memory() != NULL ? ov_handle_lock(id) : NULL;
-    if (handle != NULL) {
-        handle->mappings++;
-        pthread_mutex_unlock(&handle->engine->lock);
-    }
-    add_foreign(address, bytes, 0, handle, false);
-}
-
-/* A mapping of the program's own may have no access yet, or none for this device. */
-static bool readable(const struct ov_engine *engine, CUdeviceptr address)
-{
-    unsigned long long flags = 0;
-    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = engine->device};
-    return ov_cu->cuMemGetAccess != NULL && ov_cu->cuMemGetAccess(&flags, &location, address) == CUDA_SUCCESS &&
-           flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
-}
-
-void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
-                    void *context)
-{
-    struct ov_other *other, *next;
-    HASH_ITER(hh, engine->allocs.other, other, next)
-    {
-        if (!other->global && (other->small || other->device_bytes > 0 || readable(engine, other->address))) {
-            each(context, other->address, other->bytes);
-        }
-    }
-}
-
-void ov_globals_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
-                     void *context)
-{
-    struct ov_other *other, *next;
-    HASH_ITER(hh, engine->allocs.other, other, next)
-    {
-        if (other->global) {
-            each(context, other->address, other->bytes);
-        }
-    }
-}
-
-bool ov_others_hold(const struct ov_engine *engine, uint64_t address)
-{
-    for (const struct ov_other *other = engine->allocs.other; other != NULL; other = other->hh.next) {
-        if (address - other->address < other->bytes) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- the program's calls ---- */
 
 /* Device memory while the budget lasts, then host memory; both, when neither holds all of it. Under the lock, in the
@@ -330,87 +91,6 @@ static CUresult back(struct ov_engine *engine, uint32_t first, uint32_t pages)
         (void)ov_unback(&engine->arena, first, (uint32_t)device);
     }
     return result;
-}
-
-static size_t budget_left(struct ov_engine *engine)
-{
-    pthread_mutex_lock(&engine->lock);
-    size_t left = ov_ledger_left(&engine->ledger);
-    pthread_mutex_unlock(&engine->lock);
-    return left;
-}
-
-/* What was freed in stream order goes first: what is done at once, the rest when the device is. */
-static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
-{
-    if (atomic_load(&engine->pools.idle_count) == 0) {
-        return false;
-    }
-    bool entered = ov_context_enter(engine);
-    pthread_mutex_lock(&engine->lock);
-    ov_idle_drop(engine, 0, false);
-    bool fits = bytes <= ov_ledger_left(&engine->ledger);
-    pthread_mutex_unlock(&engine->lock);
-    ov_context_leave(entered);
-    return fits;
-}
-
-void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
-{
-    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
-    bool planned = atomic_load(&engine->planned);
-    if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
-        !(planned || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
-        return;
-    }
-    struct ov_exclusive section;
-    (void)ov_exclusive_begin(engine, &section);
-    if (section.idle) {
-        ov_idle_drop(engine, 0, true);
-        bool fits = bytes <= ov_ledger_left(&engine->ledger);
-        if (planned && !fits) {
-            /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for
-             * each step. What of it stays unused comes back after some quiet points. */
-            uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
-            (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
-            engine->slack = true;
-            engine->quiet_points = 0;
-            engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
-        }
-        if (at_any_cost && !fits && ov_ring_open(engine) == CUDA_SUCCESS) {
-            ov_demote_some(engine, pages);
-        }
-    }
-    ov_exclusive_end(engine, &section);
-}
-
-static void note_growth(struct ov_engine *engine, uint32_t pages, bool on_host)
-{
-    if (atomic_load(&engine->planned)) {
-        engine->replan_soon = engine->replan_soon || on_host;
-        engine->grown = engine->grown || pages > engine->largest_pages;
-        engine->largest_pages = pages > engine->largest_pages ? pages : engine->largest_pages;
-    }
-}
-
-void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host)
-{
-    engine->ledger.program_bytes += bytes;
-    note_growth(engine, ov_pages(bytes), on_host);
-    engine->over_budget = engine->over_budget || on_host;
-    if (on_host && engine->armed) {
-        ov_engine_learn(engine);
-    }
-}
-
-void ov_alloc_grew(struct ov_engine *engine, bool on_host)
-{
-    if (on_host && !engine->armed) {
-        ov_engine_arm(engine, "the budget is used up");
-    } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
-               budget_left(engine) < engine->ledger.budget_bytes / 2) {
-        ov_engine_arm(engine, "half of the budget is used");
-    }
 }
 
 CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
@@ -441,35 +121,6 @@ CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes
     return result;
 }
 
-/* OVERSHOT_EXCLUDE: the driver's, but within the budget. */
-static CUresult alloc_excluded(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
-{
-    struct ov_other *other = calloc(1, sizeof *other);
-    size_t held = (size_t)ov_pages(bytes) << OV_PAGE_SHIFT;
-    CUdeviceptr address = 0;
-    if (ov_host_backed(engine)) {
-        ov_make_room(engine, ov_pages(bytes), true);
-    }
-    pthread_mutex_lock(&engine->lock);
-    bool fits = other != NULL && ov_ledger_take(&engine->ledger, OV_FOR_FOREIGN, held);
-    pthread_mutex_unlock(&engine->lock);
-    CUresult result = fits ? ov_cu->cuMemAlloc_v2(&address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
-    if (result != CUDA_SUCCESS) {
-        free(other);
-    }
-    pthread_mutex_lock(&engine->lock);
-    if (result == CUDA_SUCCESS) {
-        *other = (struct ov_other){.address = address, .bytes = bytes, .device_bytes = held};
-        HASH_ADD(hh, engine->allocs.other, address, sizeof other->address, other);
-        engine->ledger.program_bytes += held;
-        *out = address;
-    } else if (fits) {
-        ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, held);
-    }
-    pthread_mutex_unlock(&engine->lock);
-    return result;
-}
-
 CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
 {
     struct ov_engine *engine = out != NULL && bytes > 0 ? ov_engine_for_memory() : NULL;
@@ -477,16 +128,10 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
         return ov_cu->cuMemAlloc_v2(out, bytes);
     }
     if (bytes >= OV_ARENA_LEAST && ov_sizes_hold(&ov_opt.exclude, bytes)) {
-        return alloc_excluded(engine, out, bytes);
+        return ov_foreign_alloc(engine, out, bytes);
     }
-    if (bytes < OV_ARENA_LEAST) {
-        bool fits = reserve_small(engine, bytes, false);
-        if (!fits && ov_host_backed(engine)) {
-            ov_make_room(engine, 2, true); /* small ones are what kernels write to, mostly */
-        }
-        if (fits || reserve_small(engine, bytes, !engine->arena.host_capable)) {
-            return alloc_small(engine, out, bytes);
-        }
+    if (bytes < OV_ARENA_LEAST && ov_small_reserve(engine, bytes)) {
+        return ov_small_alloc(engine, out, bytes);
     }
     return ov_alloc_pages(engine, out, bytes);
 }
@@ -593,14 +238,14 @@ CUresult ov_mem_free(CUdeviceptr address)
     struct ov_other *other[OV_DEVICES] = {NULL};
     for (int slice = 0; slice < OV_DEVICES && address != 0; slice++) {
         engine = ov_engine_at(slice);
-        other[slice] = engine != NULL ? take_other(engine, address) : NULL;
+        other[slice] = engine != NULL ? ov_other_take(engine, address) : NULL;
     }
     CUresult result = ov_cu->cuMemFree_v2(address);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         if (other[slice] != NULL && result == CUDA_SUCCESS) {
-            settle_other(ov_engine_at(slice), other[slice]);
+            ov_other_settle(ov_engine_at(slice), other[slice]);
         } else if (other[slice] != NULL) {
-            restore_other(ov_engine_at(slice), other[slice]);
+            ov_other_restore(ov_engine_at(slice), other[slice]);
         }
     }
     return result;
@@ -618,12 +263,7 @@ void ov_allocs_drop(struct ov_engine *engine)
             ov_alloc_drop(engine, alloc);
         }
     }
-    struct ov_other *other, *next;
-    HASH_ITER(hh, allocs->other, other, next)
-    {
-        HASH_DEL(allocs->other, other);
-        free(other);
-    }
+    ov_others_drop(engine);
     free(allocs->item);
     memset(allocs, 0, sizeof *allocs);
     ov_vmm_drop(engine);

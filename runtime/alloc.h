@@ -2,8 +2,7 @@
  * alloc.h - what the program asked for.
  *
  * Requests of OV_ARENA_LEAST bytes and more are *allocations*: whole pages of the arena. (The driver, too, rounds
- * requests above 1 MiB to 2 MiB.) Smaller ones stay the driver's and are only counted. Foreign memory (pools, managed
- * memory, the program's own mappings) is counted, too.
+ * requests above 1 MiB to 2 MiB.) Everything else is the driver's and only counted: other.h.
  *
  * An allocation remembers its *edges*: the offsets where copies from the host began or ended. They are where one weight
  * may end and the next begin (learn.h).
@@ -43,7 +42,7 @@ struct ov_alloc {
     uint32_t next_free;
 };
 
-struct ov_other; /* an allocation that is not in the arena */
+struct ov_other; /* other.h */
 
 struct ov_allocs {
     struct ov_alloc *item;            /* index is ov_page.alloc - 1 */
@@ -64,12 +63,10 @@ void ov_alloc_drop(struct ov_engine *engine, struct ov_alloc *alloc);
 bool ov_alloc_is_at(const struct ov_engine *engine, const struct ov_alloc *alloc, CUdeviceptr address);
 /* Its contents are past: it becomes another allocation in the same place. No unit is in it. */
 void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc);
-/* Whether so much more small memory fits the budget, other memory having given way. Takes locks. */
-bool ov_small_fits(struct ov_engine *engine, size_t bytes);
 /* cuMemAlloc of whole pages. Takes locks. */
 CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
-/* A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host for it.
- * Without the lock. */
+/* room.c. A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host
+ * for it. Without the lock. */
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost);
 /* The program got `bytes` more, some of them in host memory: grown under the lock, grew after it. */
 void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host);
@@ -78,16 +75,6 @@ void ov_alloc_grew(struct ov_engine *engine, bool on_host);
 void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes);
 /* Forgets the edges in pages that the program has unmapped. */
 void ov_alloc_forget_edges(struct ov_alloc *alloc, uint32_t first, uint32_t pages);
-/* The program has mapped a handle at addresses of the driver's. Takes locks. */
-void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle id);
-/* Calls each() for every allocation outside the arena that holds device memory of a known extent. */
-void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
-                    void *context);
-/* The same for module globals: constant ones among them, so only copies may read them. */
-void ov_globals_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
-                     void *context);
-/* Whether an address lies in one of them. Slow: for discovery. */
-bool ov_others_hold(const struct ov_engine *engine, uint64_t address);
 /* Frees what was freed during captures. In an exclusive section without captures. */
 void ov_allocs_reap(struct ov_engine *engine);
 /* Frees all of the engine's memory: its context goes away. */

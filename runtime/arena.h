@@ -106,7 +106,7 @@ bool ov_arena_reserve(int devices);
 /* Prepares the slice of a device and tries out what the driver can do: makes, maps and reads back handles. */
 CUresult ov_arena_open(struct ov_arena *arena, CUdevice device, int slice, struct ov_ledger *ledger);
 
-/* Addresses. take: first fit among holes, then fresh pages; UINT32_MAX when the slice is used up. */
+/* Addresses (arena_space.c). take: first fit among holes, then fresh pages; UINT32_MAX when the slice is used up. */
 uint32_t ov_arena_take(struct ov_arena *arena, uint32_t pages);
 /* The same from a page whose number is a multiple of `align`, a power of two: its address is aligned likewise, up to
  * OV_ARENA_ALIGN. */
@@ -119,7 +119,7 @@ void ov_arena_give(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_device(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_host(struct ov_arena *arena, uint32_t first, uint32_t pages);
 CUresult ov_back_ring(struct ov_arena *arena, uint32_t first, uint32_t pages, const CUmemGenericAllocationHandle *ring);
-/* Device memory that can be exported: held as foreign memory, because no plan may count on it.
+/* arena_shared.c. Device memory that can be exported: held as foreign memory, because no plan may count on it.
  * CUDA_ERROR_NOT_SUPPORTED: there are too many pages for one handle. */
 CUresult ov_make_shared(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle *handle);
 void ov_drop_shared(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle handle);
@@ -128,7 +128,7 @@ CUresult ov_back_shared(struct ov_arena *arena, uint32_t first, uint32_t pages, 
 CUresult ov_window_open(struct ov_arena *arena, uint32_t pages, CUmemGenericAllocationHandle handle,
                         CUdeviceptr *address);
 void ov_window_close(uint32_t pages, CUdeviceptr address);
-/* Makes mapped masters where there are none, visible in the mirror only. Undefined contents. */
+/* arena_host.c. Makes mapped masters where there are none, visible in the mirror only. Undefined contents. */
 CUresult ov_make_masters(struct ov_arena *arena, uint32_t first, uint32_t pages);
 void ov_drop_mapped(struct ov_arena *arena, uint32_t first, uint32_t pages);
 /* Gives back masters of both kinds. */
@@ -145,10 +145,12 @@ CUresult ov_arena_admit(struct ov_arena *arena, CUdevice peer);
 CUresult ov_create_device(struct ov_arena *arena, enum ov_purpose purpose, size_t bytes,
                           CUmemGenericAllocationHandle *handle);
 CUresult ov_create_host(struct ov_arena *arena, CUmemGenericAllocationHandle *handle);
+/* What a handle of pinned memory at such a place is made with. */
+CUmemAllocationProp ov_arena_prop(CUmemLocationType where, int id);
 /* Lets the arena's devices use a row of whole mappings. */
 CUresult ov_arena_access(const struct ov_arena *arena, CUdeviceptr address, size_t bytes, CUmemAccess_flags flags);
 
-/* Device memory of our own: handles of one page each, granted by the ledger; all or none. */
+/* arena_own.c. Device memory of our own: handles of one page each, granted by the ledger; all or none. */
 CUresult ov_make_handles(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,
                          CUmemGenericAllocationHandle *handle);
 void ov_release_handles(struct ov_arena *arena, enum ov_purpose purpose, uint32_t pages,

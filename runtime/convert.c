@@ -156,6 +156,9 @@ static bool make_draft(struct ov_engine *engine, const struct ov_plan *plan, str
             .bytes = (size_t)run->pages << OV_PAGE_SHIFT,
             .ring_page = place->ring_page,
             .tier = place->tier == OV_TIER_STREAMED ? OV_TIER_HOST : place->tier,
+            .sparse = place->sparse,
+            .share = run->share,
+            .reads = run->reads,
         };
         draft->keep[i] = stays(engine, run, place, plan->ring_pages);
     }
@@ -407,16 +410,18 @@ static void verify_masters(struct ov_engine *engine)
 static void report(struct ov_engine *engine, const struct ov_plan *plan)
 {
     size_t mib = OV_PAGE_BYTES >> 20;
-    if (plan->host_pages > 0 && plan->streamed_pages == 0) {
-        size_t why[OV_PLAN_REASON_COUNT] = {0}, most = 0;
-        for (size_t i = 0; i < plan->unit_count; i++) {
-            why[plan->place[i].reason] += plan->place[i].tier == OV_TIER_HOST ? plan->place[i].pages : 0;
-        }
+    size_t why[OV_PLAN_REASON_COUNT] = {0}, most = 0;
+    for (size_t i = 0; i < plan->unit_count; i++) {
+        why[plan->place[i].reason] += plan->place[i].tier == OV_TIER_HOST ? plan->place[i].pages : 0;
+    }
+    size_t for_want = plan->host_pages - why[OV_PLAN_SPARSE]; /* of another place */
+    if (for_want > 0 && plan->streamed_pages == 0) {
+        why[OV_PLAN_SPARSE] = 0;
         for (size_t reason = 0; reason < OV_PLAN_REASON_COUNT; reason++) {
             most = why[reason] > why[most] ? reason : most;
         }
         ov_log(OV_LOG_WARN, "device %d: nothing is streamed, %zu MiB of weights are read in host memory: %s",
-               engine->device, plan->host_pages * mib, ov_plan_reason_text((enum ov_plan_reason)most));
+               engine->device, for_want * mib, ov_plan_reason_text((enum ov_plan_reason)most));
     }
     memset(&engine->last_plan, 0, sizeof engine->last_plan);
     for (uint32_t i = 0; i < engine->ring.unit_count; i++) { /* as it stands, which may be less than was planned */
@@ -434,6 +439,13 @@ static void report(struct ov_engine *engine, const struct ov_plan *plan)
            engine->device, engine->plans, engine->last_plan.resident * mib, engine->last_plan.streamed * mib,
            engine->last_plan.host * mib, engine->ring.pages * (unsigned)mib, engine->learn.runs.cycle_length,
            engine->ring.link_bytes_per_s * 1e-9);
+    double share;
+    uint32_t in_part = ov_density_in_part(engine, &share);
+    if (in_part > 0) {
+        ov_log(OV_LOG_INFO,
+               "device %d: %zu MiB of weights are read in place in host memory: read in part, %.1f %% a cycle",
+               engine->device, in_part * mib, 100 * share);
+    }
 }
 
 /* Only what changes is touched: units that keep their place in the ring stay mapped to it. */
@@ -471,6 +483,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
         verify_masters(engine);
     }
     mark_cold(engine);
+    ov_density_test(engine);
     ov_reach_renew(engine);
     measure_link(engine);
     preload_trace(engine);

@@ -175,6 +175,7 @@ void ov_engine_arm(struct ov_engine *engine, const char *why)
         }
         engine->armed = true;
         if (result == CUDA_SUCCESS) {
+            ov_density_open(engine);
             ov_log(OV_LOG_INFO, "device %d: %s: weights will be looked for", engine->device, why);
             ov_engine_learn(engine);
         } else {
@@ -197,7 +198,8 @@ void ov_state_settle(void)
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {
             pthread_mutex_lock(&engine->lock);
-            needed = engine->armed && (engine->learning || engine->over_budget || engine->ring.streamed_count > 0);
+            needed = engine->armed && (engine->learning || engine->over_budget || engine->ring.streamed_count > 0 ||
+                                       engine->density.tests > 0);
             pthread_mutex_unlock(&engine->lock);
         }
     }
@@ -365,6 +367,7 @@ void ov_engine_close(struct ov_engine *engine)
     }
     ov_ring_close(engine);
     ov_reach_close(engine);
+    ov_density_close(engine);
     ov_inspect_close(engine);
     ov_allocs_drop(engine);
     (void)ov_masters_close(engine);

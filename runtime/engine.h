@@ -26,6 +26,7 @@
 
 #include "alloc.h"
 #include "arena.h"
+#include "density.h"
 #include "driver.h"
 #include "inspect.h"
 #include "learn.h"
@@ -56,6 +57,7 @@ struct ov_engine {
     struct ov_pools pools;
     struct ov_learn learn;
     struct ov_inspect inspect;
+    struct ov_density density; /* of units' reads */
     struct ov_ring ring;       /* units and their places */
     struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;

@@ -33,7 +33,8 @@ struct verdict {
     uint32_t take_out[OV_TOUCHES], on_trial[OV_LAUNCH_UNITS];
     uint8_t mark[OV_TOUCHES];
     unsigned take_outs, trials;
-    bool unknown; /* a trial is about what the kernel does with the unit, not only about how far it writes */
+    bool unknown;   /* a trial is about what the kernel does with the unit, not only about how far it writes */
+    uint32_t timed; /* 1 + a host-mapped unit whose readers are timed, 0: none */
 };
 
 static void take_out(struct verdict *verdict, uint32_t unit, unsigned mark)
@@ -138,6 +139,7 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
     launch->units = 0;
     verdict->take_outs = verdict->trials = 0;
     verdict->unknown = false;
+    verdict->timed = 0;
     for (unsigned i = 0; launch->watch != NULL && i < launch->watch->units; i++) {
         if (engine->ring.unit[launch->watch->unit[i]].on_trial) {
             add_unit(launch, verdict, launch->watch->unit[i]); /* the launch may reach it, named or not */
@@ -150,6 +152,10 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
         uint32_t unit = ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address);
         if (unit == OV_UNIT_COLD) {
             warm_up(engine, ov_arena_page(&engine->arena, touches->item[i].address));
+            unit = OV_UNIT_NEAR;
+        }
+        if (unit == OV_UNIT_TIMED) {
+            verdict->timed = foreign ? 0 : ov_density_unit(engine, touches->item[i].address);
             unit = OV_UNIT_NEAR;
         }
         if (unit == OV_UNIT_NEAR && !ov_watch_reads_only(launch->kernel, touches->item[i].slot) &&
@@ -258,6 +264,8 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
 {
     bool capturing = ov_capturing(launch->stream);
     bool logged = false;
+    uint64_t place = 0; /* in the log */
+    uint32_t entries = 0;
     CUresult failed = CUDA_SUCCESS;
     unsigned failures = 0;
     launch->engine = engine;
@@ -271,7 +279,9 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         pthread_mutex_lock(&engine->lock);
         judge(engine, launch, touches, foreign, &verdict);
         if (engine->learning && !logged && !capturing) {
+            place = engine->learn.head;
             ov_learn_log(engine, launch, touches);
+            entries = (uint32_t)(engine->learn.head - place);
             logged = true;
         }
         if (capturing) {
@@ -286,11 +296,10 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
             failures += left != CUDA_SUCCESS;
             continue;
         }
-        if (launch->units == 0) {
-            pthread_mutex_unlock(&engine->lock);
-            return CUDA_SUCCESS;
+        enum ov_acquire acquired = launch->units == 0 ? OV_ACQUIRED : ov_ring_acquire(engine, launch);
+        if (acquired == OV_ACQUIRED && (verdict.timed != 0 || entries > 0) && !foreign) {
+            ov_density_begin(engine, launch, place, entries, verdict.timed);
         }
-        enum ov_acquire acquired = ov_ring_acquire(engine, launch);
         if (acquired == OV_CONFLICT || acquired == OV_REFUSED) {
             pthread_mutex_unlock(&engine->lock);
             struct ov_exclusive section;
@@ -374,6 +383,7 @@ CUresult ov_launch_begin(struct ov_launch *launch)
     launch->engine = NULL;
     launch->watch = NULL;
     launch->kernel = NULL;
+    launch->timing = 0;
     launch->units = 0;
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
         return CUDA_SUCCESS;
@@ -397,9 +407,14 @@ void ov_launch_end(struct ov_launch *launch, CUresult result)
 {
     (void)result; /* a launch that failed has read nothing; what is recorded for it does no harm */
     struct ov_engine *engine = launch->engine;
-    if (engine != NULL && launch->units > 0) {
+    if (engine != NULL && (launch->units > 0 || launch->timing != 0)) {
         pthread_mutex_lock(&engine->lock);
-        ov_ring_release(engine, launch);
+        if (launch->timing != 0) {
+            ov_density_end(engine, launch);
+        }
+        if (launch->units > 0) {
+            ov_ring_release(engine, launch);
+        }
         pthread_mutex_unlock(&engine->lock);
     }
     if (engine != NULL && launch->watch != NULL) {

@@ -6,6 +6,7 @@
 
 #include "engine.h"
 #include "log.h"
+#include "other.h"
 #include "trace.h"
 
 static void *lazy_array(size_t count, size_t size)
@@ -116,7 +117,12 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
             alloc->dirty = true;
         }
         learn->log[learn->head++ % OV_LOG_ENTRIES] =
-            (struct ov_log_entry){address, kernel, touches->item[i].slot, alloc->ordinal, number};
+            (struct ov_log_entry){.address = address,
+                                  .kernel = kernel,
+                                  .slot = (uint16_t)touches->item[i].slot,
+                                  .on_host = engine->arena.page[page].backing == OV_HOST,
+                                  .ordinal = alloc->ordinal,
+                                  .launch = number};
     }
     if (kernel != NULL) {
         atomic_fetch_add_explicit(&kernel->launches, 1, memory_order_relaxed);
@@ -245,6 +251,10 @@ void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark
             first = run->end <= address && run_end > first ? run_end : first;
             end = run->begin > address && run->first < end ? run->first : end;
         }
+    }
+    const struct ov_memo *memo = &engine->learn.memo[first];
+    if (memo->sparse && (memo->marks & mark) == 0 && (mark & OV_MARKS_UNSEEN) != 0) {
+        engine->replan_soon = engine->replan_soon || atomic_load(&engine->planned); /* it may be read whole now */
     }
     for (uint32_t p = first; p < end; p++) {
         engine->learn.memo[p].marks |= (uint8_t)mark;

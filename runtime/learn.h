@@ -42,6 +42,8 @@ enum ov_mark {
     OV_MARK_FOREIGN = 32,  /* touched from another context or device */
     OV_MARK_CROWDED = 64,  /* its launches touch more units than can be held at once */
 };
+/* Who touches it is not all in the log. */
+#define OV_MARKS_UNSEEN (OV_MARK_HIDDEN | OV_MARK_GRAPH | OV_MARK_FOREIGN)
 
 struct ov_memo {
     struct ov_hash hash;
@@ -51,6 +53,8 @@ struct ov_memo {
     bool copied;  /* a copy or fill has changed it since it was hashed */
     bool written; /* a kernel has, since */
     bool used;    /* a launch named it when it was taken for unused */
+    bool sparse;  /* of a unit's first page: read in part, as far as is known (density.h); */
+    bool refuted; /* ... but that was wrong once */
     uint8_t marks;
     uint8_t strikes; /* times it was taken out of the ring */
 };
@@ -58,9 +62,11 @@ struct ov_memo {
 struct ov_log_entry {
     uint64_t address;
     struct ov_kernel *kernel;
-    uint32_t slot;
+    uint16_t slot;
+    bool on_host;     /* the page of the address, then */
     uint32_t ordinal; /* of the allocation: addresses are used again */
     uint32_t launch;
+    uint32_t took_ns; /* the launch, between two events; 0: not known */
 };
 
 /* A unit, as discovered. */
@@ -70,6 +76,9 @@ struct ov_run {
     uint32_t ordinal;      /* of its allocation */
     uint8_t may;           /* set of tiers */
     uint8_t marks;
+    bool sparse; /* read in part (density.h), ... */
+    float share; /* ... so much of it in a cycle, at most; 1: all, or not known */
+    float reads; /* launches of a cycle that touch it */
 };
 
 struct ov_runs {

@@ -5,6 +5,7 @@
 #include "convert.h"
 #include "engine.h"
 #include "gate.h"
+#include "other.h"
 #include "runtime.h"
 
 static _Atomic uint64_t threads;

@@ -153,6 +153,8 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
         for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
             marks |= engine->learn.memo[p].marks;
         }
+        unit[i].sparse =
+            runs->item[i].sparse && !engine->learn.memo[runs->item[i].first].refuted && (marks & OV_MARKS_UNSEEN) == 0;
         if (engine->streaming_barred || marks != 0) {
             unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
         }

@@ -119,6 +119,7 @@ static void attend(struct ov_engine *engine)
 {
     struct ov_exclusive section;
     pthread_mutex_lock(&engine->lock);
+    ov_density_quiet(engine);
     enum work work = due(engine);
     bool replan = wants_replan(engine);
     pthread_mutex_unlock(&engine->lock);

@@ -57,6 +57,11 @@ struct ov_unit {
     bool on_trial; /* a launch that may write it has it: mapped writable, held until that is judged (watch.h) */
     bool stuck;    /* ... and cannot be given back, because the driver refuses: whoever needs its place gets an error */
     bool timed;    /* asked and got were recorded for this load */
+    bool sparse;   /* read in part (density.h): */
+    float share;   /* so much of it in a cycle, */
+    float reads;   /* by so many launches, */
+    uint32_t tests;  /* of which so many were timed after the plan, */
+    double tested_s; /* and took so long together */
     _Atomic uint32_t holds;
     uint32_t pending;   /* touches in the window, and being the newest touched */
     uint64_t load;      /* number of the copy */
@@ -77,10 +82,11 @@ struct ov_edge {
 };
 /* Special values of ov_arena.unit[]. */
 #define OV_UNIT_EDGE 0x80000000u /* bit: the rest is 1 + index of an edge */
-#define OV_UNIT_NEAR 0x7ffffffeu /* no unit, but streamed ones may follow in the same allocation (reach.h) */
-#define OV_UNIT_COLD                                                                                \
-    0x7fffffffu /* no unit, but host memory that nobody was expected to touch: the plan is outdated \
-                 */
+#define OV_UNIT_NEAR 0x7ffffffdu /* no unit, but streamed ones may follow in the same allocation (reach.h) */
+/* No unit, but host memory that nobody was expected to touch: the plan is outdated. */
+#define OV_UNIT_COLD 0x7ffffffeu
+/* A host-mapped unit whose readers are timed (density.h). */
+#define OV_UNIT_TIMED 0x7fffffffu
 
 struct ov_ring_counts {
     uint64_t timed_bytes, timed_ns; /* of the copies that were timed */
@@ -119,7 +125,7 @@ static inline bool ov_is_unit(uint32_t unit)
     return unit - 1 < OV_UNIT_NEAR - 1;
 }
 
-/* 1 + index of the streamed unit that an arena address touches, 0: none; or OV_UNIT_NEAR, OV_UNIT_COLD. */
+/* 1 + index of the streamed unit that an arena address touches, 0: none; or OV_UNIT_NEAR, _COLD, _TIMED. */
 static inline uint32_t ov_unit_at(const struct ov_arena *arena, const struct ov_ring *ring, uint64_t address)
 {
     uint32_t unit = atomic_load_explicit(&arena->unit[ov_arena_page(arena, address)], memory_order_relaxed);

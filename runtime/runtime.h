@@ -5,7 +5,7 @@
  *   arena.h      one reserved address range; pages of 2 MiB; what stands behind each page
  *   ledger.h     bytes of device and host memory held, by whom; the budget
  *   report.h     what the program is told of a device's memory
- *   alloc.h      what the program asked for; small and foreign allocations too
+ *   alloc.h      what the program asked for; other.h, what of it is not in the arena
  *   ipc.h        memory that is handed to other processes
  *   pool.h       what it allocates and frees in stream order
  *   vmm.h        what the program maps itself: reservations, physical handles, mappings; loose.h, memory not mapped
@@ -16,6 +16,7 @@
  *   reach.h      launches that may write into streamed units from in front of them
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
+ *   density.h    how much of a unit is read
  *   search.h     addresses of streamed units in host memory
  *   graph_source.h   what graphs read from host memory
  *   zerocopy.h   pinned, registered and managed memory, where the CPU may store addresses unseen
@@ -172,6 +173,7 @@ struct ov_launch {
     struct ov_engine *engine; /* NULL: end has nothing to do but leave the gate */
     struct ov_kernel *kernel;
     struct ov_watch *watch; /* what is compared after the launch (watch.h), mostly NULL */
+    unsigned timing;        /* 1 + its entry when it is timed (density.h), mostly 0 */
     unsigned units;
     uint32_t unit[OV_LAUNCH_UNITS]; /* held in the ring until end */
 };

@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "log.h"
+#include "other.h"
 #include "study.h"
 #include "trace.h"
 #include "zerocopy.h"
@@ -143,7 +144,8 @@ static bool add_run(struct ov_study *study, const struct ov_alloc *alloc, uint64
                          .end = end,
                          .first = ov_arena_page(&engine->arena, from),
                          .pages = (uint32_t)((to - from) >> OV_PAGE_SHIFT),
-                         .ordinal = alloc->ordinal};
+                         .ordinal = alloc->ordinal,
+                         .share = 1};
     if (((size_t)run.pages << OV_PAGE_SHIFT) < ov_opt.min_unit_bytes) {
         return true;
     }
@@ -326,6 +328,7 @@ static bool form_order(struct ov_study *study)
         period = 0;
     }
     runs->periodic = period != 0;
+    study->cycles = period != 0 ? (double)length / (double)period : 1;
     runs->cycle_length = period != 0 ? period : length < APERIODIC_TOUCHES ? length : APERIODIC_TOUCHES;
     memmove(sequence, sequence + (length - runs->cycle_length), runs->cycle_length * sizeof *sequence);
     runs->cycle = sequence;
@@ -414,6 +417,7 @@ bool ov_learn_study(struct ov_engine *engine)
     struct ov_learn *learn = &engine->learn;
     struct ov_study study = {.engine = engine};
     learn->attempts++;
+    ov_density_collect(engine); /* what the log says is complete then */
     bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS && load_log(&study) &&
                 count_addresses(&study) && form_runs(&study) && ov_study_keep_innocent(&study) &&
                 ov_study_judge_pairs(&study) && form_order(&study);
@@ -421,6 +425,7 @@ bool ov_learn_study(struct ov_engine *engine)
         ov_study_mark_hidden(engine, &study.runs);
         ov_study_settle_marks(&study);
         ov_study_log_marks(&study);
+        ov_density_judge(engine, &study.runs, study.entry, study.run, study.count, study.cycles);
         ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
                study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
     }

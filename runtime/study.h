@@ -28,6 +28,7 @@ struct ov_study {
         uint32_t times;
     } * exact; /* addresses touched while their memory was stable, ascending */
     size_t exact_count;
+    double cycles;      /* that the log covers, 1: there is no cycle */
     unsigned undecided; /* boundaries that were passed, but not often enough yet */
 };
 

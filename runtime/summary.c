@@ -43,4 +43,11 @@ void ov_summary_print(const struct ov_engine *engine)
            engine->plans, cycles, rate, ring->link_bytes_per_s * 1e-9,
            ring->link_bytes_per_s > 0 ? 100 * rate * 1e9 / ring->link_bytes_per_s : 0.0,
            (double)counts->stall_ns * 1e-6, (unsigned long long)counts->copies, (unsigned long long)counts->misses);
+    double share;
+    uint32_t in_part = ov_density_in_part(engine, &share);
+    if (in_part > 0) {
+        ov_log(OV_LOG_ALWAYS,
+               "device %d: weights that are host-mapped because they are read in part: %u MiB, %.1f %% a cycle",
+               engine->device, in_part * 2, 100 * share);
+    }
 }

@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "engine.h"
+#include "other.h"
 #include "reach.h"
 #include "runtime.h"
 #include "vmm.h"

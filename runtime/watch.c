@@ -6,6 +6,7 @@
 #include "convert.h"
 #include "engine.h"
 #include "log.h"
+#include "other.h"
 
 /* How much is looked at from an address on: an output is written from its start, a table of pointers lies near it. */
 #define REGION_BYTES ((uint64_t)256 << 20)

@@ -40,7 +40,8 @@ one_in() {
 }
 
 # What is passed to `stack` besides the seed. One program in six is as stack draws it: often too small to stream, or
-# with addresses in memory. The others get weights that are worth streaming, and mostly reach them by parameters.
+# with addresses in memory. The others get weights that are worth streaming, and mostly reach them by parameters. One in
+# three takes memory from mappings or pools of its own.
 draw_program() {
     local without=
     one_in 6 && return 0
@@ -49,10 +50,16 @@ draw_program() {
     pick 4M 2M,6M,4M 3145728,2097152,5000000 2M,2M,8M 2097156,4194304 3M,2M,6291456 && program+=(--sizes "$picked")
     pick direct struct extra ex cooperative descriptor direct
     one_in 6 || program+=(--pointers "$picked")
+    pick embedding experts both && one_in 8 && program+=(--sparse "$picked")
+    pick vmm handle async pool
+    if one_in 3; then
+        program+=(--alloc "$picked")
+    elif ! one_in 3; then
+        without+=,alloc
+    fi
     one_in 8 || without+=,stale,weights
     one_in 3 || without+=,late-writes,realloc,readback
     one_in 5 || without+=,graph
-    one_in 3 || without+=,alloc
     one_in 3 || without+=,sync
     one_in 2 || without+=,threads,lanes
     [ -z "$without" ] || program+=(--without "${without#,}")

@@ -2,7 +2,7 @@
  * Captures and graphs: what a graph reads is there whenever it is replayed, whatever became of the weights; and
  * captures of the program are not harmed by what goes on behind it.
  */
-#include "rig.h"
+#include "rig_graph.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,14 +21,11 @@ static void read_and_compare(struct rig *rig)
 
 static CUgraphExec capture_pass(struct rig *rig, CUgraph *graph, CUstreamCaptureMode mode)
 {
-    CUgraphExec exec;
     OK(cuStreamBeginCapture(rig->stream, mode));
     for (unsigned i = 0; i < COUNT; i++) {
         rig_read(rig, i, i, rig->stream);
     }
-    OK(cuStreamEndCapture(rig->stream, graph));
-    OK(cuGraphInstantiate(&exec, *graph, 0));
-    return exec;
+    return rig_end_capture(rig, graph);
 }
 
 static void replay(struct rig *rig, CUgraphExec exec, int times)
@@ -52,8 +49,7 @@ static void captured_first(void)
         rig_pass(&rig, NULL, 0);
         replay(&rig, exec, 2);
     }
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     rig_close(&rig);
 }
 
@@ -72,8 +68,7 @@ static void captured_when_streamed(void)
         OK(cuMemcpyHtoD(weight->address, weight->host, weight->bytes));
         rig_pass(&rig, NULL, 0);
     }
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     rig_close(&rig);
 }
 
@@ -82,7 +77,6 @@ static void graph_of_half(void)
 {
     struct rig rig;
     CUgraph graph;
-    CUgraphExec exec;
     uint32_t got[4096];
     const unsigned direct[COUNT / 2] = {1, 3, 5, 7};
     rig_open_with(&rig, COUNT, weight_bytes);
@@ -91,29 +85,15 @@ static void graph_of_half(void)
     for (unsigned i = 0; i < COUNT; i += 2) {
         rig_read(&rig, i, i, rig.stream);
     }
-    OK(cuStreamEndCapture(rig.stream, &graph));
-    OK(cuGraphInstantiate(&exec, graph, 0));
+    CUgraphExec exec = rig_end_capture(&rig, &graph);
     for (int round = 0; round < 16; round++) {
         OK(cuGraphLaunch(exec, rig.stream));
         rig_pass(&rig, direct, COUNT / 2);
         OK(cuMemcpyDtoH(got, rig.out, sizeof got));
         rig_compare(&rig, got, NULL, COUNT);
     }
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     rig_close(&rig);
-}
-
-static CUDA_KERNEL_NODE_PARAMS digest_node(const struct rig *rig, void **params)
-{
-    return (CUDA_KERNEL_NODE_PARAMS){.func = rig_kernel(rig, "probe_digest"),
-                                     .gridDimX = 1,
-                                     .gridDimY = 1,
-                                     .gridDimZ = 1,
-                                     .blockDimX = 32,
-                                     .blockDimY = 1,
-                                     .blockDimZ = 1,
-                                     .kernelParams = params};
 }
 
 /* Built by hand; a node's parameters are changed to another weight, which is streamed at that moment. */
@@ -121,7 +101,6 @@ static void node_parameters_changed(void)
 {
     struct rig rig;
     CUgraph graph;
-    CUgraphExec exec;
     CUgraphNode node;
     uint32_t got;
     rig_open_with(&rig, COUNT, weight_bytes);
@@ -129,10 +108,10 @@ static void node_parameters_changed(void)
     CUdeviceptr in = rig.weight[0].address, out = rig.out + 8192;
     uint64_t words = weight_bytes / 4;
     void *params[] = {&in, &out, &words};
-    CUDA_KERNEL_NODE_PARAMS node_params = digest_node(&rig, params);
+    CUDA_KERNEL_NODE_PARAMS node_params = rig_kernel_node(&rig, "probe_digest", params);
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &node_params));
-    OK(cuGraphInstantiate(&exec, graph, 0));
+    CUgraphExec exec = rig_instantiate(graph);
     for (unsigned round = 0; round < 2 * COUNT; round++) {
         const struct rig_weight *weight = &rig.weight[(round * 3) % COUNT];
         in = weight->address;
@@ -145,8 +124,7 @@ static void node_parameters_changed(void)
             rig_fail(RIG_EXIT_WRONG, "round %u: a node with new parameters read other bytes", round);
         }
     }
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     rig_close(&rig);
 }
 
@@ -155,14 +133,12 @@ static void graph_updated(void)
 {
     struct rig rig;
     CUgraph graph, newer;
-    CUgraphExec exec;
     uint32_t got;
     rig_open_with(&rig, COUNT, weight_bytes);
     rig_until_streamed(&rig);
     OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     rig_read(&rig, 0, 2048, rig.stream);
-    OK(cuStreamEndCapture(rig.stream, &graph));
-    OK(cuGraphInstantiate(&exec, graph, 0));
+    CUgraphExec exec = rig_end_capture(&rig, &graph);
     for (unsigned round = 1; round < COUNT; round++) {
         CUgraphExecUpdateResultInfo info;
         OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -178,8 +154,7 @@ static void graph_updated(void)
             rig_fail(RIG_EXIT_WRONG, "round %u: an updated graph read other bytes", round);
         }
     }
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     rig_close(&rig);
 }
 
@@ -188,7 +163,6 @@ static void copies_in_graph(void)
 {
     struct rig rig;
     CUgraph graph;
-    CUgraphExec exec;
     void *pinned;
     rig_open_with(&rig, COUNT, weight_bytes);
     OK(cuMemAllocHost(&pinned, weight_bytes));
@@ -198,8 +172,7 @@ static void copies_in_graph(void)
     OK(cuMemcpyDtoHAsync(pinned, copied->address, weight_bytes, rig.stream));
     OK(cuMemsetD32Async(filled->address, 99, MIB / 8, rig.stream));
     OK(cuMemcpyDtoDAsync(rig.weight[6].address, rig.weight[1].address, MIB, rig.stream));
-    OK(cuStreamEndCapture(rig.stream, &graph));
-    OK(cuGraphInstantiate(&exec, graph, 0));
+    CUgraphExec exec = rig_end_capture(&rig, &graph);
     for (int round = 0; round < 4; round++) {
         rig_pass(&rig, NULL, 0);
         memset(pinned, 0, weight_bytes);
@@ -214,8 +187,7 @@ static void copies_in_graph(void)
         rig_changed(&rig.weight[6]);
     }
     rig_pass(&rig, NULL, 0);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuMemFreeHost(pinned));
     rig_close(&rig);
 }
@@ -226,7 +198,6 @@ static void child_graph(void)
     struct rig rig;
     CUgraph inner, outer;
     CUgraphNode node;
-    CUgraphExec exec;
     rig_open_with(&rig, COUNT, weight_bytes);
     rig_until_streamed(&rig);
     OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
@@ -237,12 +208,11 @@ static void child_graph(void)
     OK(cuGraphCreate(&outer, 0));
     OK(cuGraphAddChildGraphNode(&node, outer, NULL, 0, inner));
     OK(cuGraphDestroy(inner));
-    OK(cuGraphInstantiate(&exec, outer, 0));
+    CUgraphExec exec = rig_instantiate(outer);
     replay(&rig, exec, 5);
     rig_pass(&rig, NULL, 0);
     replay(&rig, exec, 5);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(outer));
+    rig_drop_graph(exec, outer);
     rig_close(&rig);
 }
 
@@ -265,7 +235,6 @@ static void *capture_over_and_over(void *argument)
     CUdeviceptr out = side->rig->out + 12288;
     while (!atomic_load(&side->stop) || side->captures < 20) {
         CUgraph graph;
-        CUgraphExec exec;
         uint32_t value = (uint32_t)side->captures;
         uint64_t words = 16;
         void *params[] = {&out, &value, &words};
@@ -274,11 +243,10 @@ static void *capture_over_and_over(void *argument)
             rig_launch(side->rig, "probe_fill", stream, params);
         }
         OK(cuStreamEndCapture(stream, &graph));
-        OK(cuGraphInstantiate(&exec, graph, 0));
+        CUgraphExec exec = rig_instantiate(graph);
         OK(cuGraphLaunch(exec, stream));
         OK(cuStreamSynchronize(stream));
-        OK(cuGraphExecDestroy(exec));
-        OK(cuGraphDestroy(graph));
+        rig_drop_graph(exec, graph);
         side->captures++;
     }
     OK(cuStreamDestroy(stream));

@@ -1,6 +1,7 @@
 /*
  * Graphs that upload addresses: what a copy node reads is decided when the graph is launched, not when it is made.
  */
+#include "rig_graph.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -33,13 +34,6 @@ static CUdeviceptr small_memory(void)
     return address;
 }
 
-static CUgraphExec instantiate(CUgraph graph)
-{
-    CUgraphExec exec;
-    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    return exec;
-}
-
 static void captured(uint64_t *host)
 {
     struct rig rig;
@@ -55,12 +49,10 @@ static void captured(uint64_t *host)
     rig_until_streamed(&rig);
     OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuMemcpyHtoDAsync(table, host, 16, rig.stream));
-    OK(cuStreamEndCapture(rig.stream, &graph));
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_end_capture(&rig, &graph);
     HOLDS(rig_streamed_mib() > 0);
     rounds(&rig, exec, host, table);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuMemFree(table));
     if (pinned != NULL) {
         OK(cuMemFreeHost(pinned));
@@ -111,7 +103,7 @@ static void built_from_pageable(void)
     CUdeviceptr table = small_memory();
     rig_until_streamed(&rig);
     CUgraph graph = build(&rig, table, host, &node);
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     OK(cuGraphDestroy(graph)); /* the executable one lives on */
     rounds(&rig, exec, host, table);
     OK(cuGraphExecDestroy(exec));
@@ -129,7 +121,7 @@ static void set_parameters(bool any)
     uint64_t *host = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rig_until_streamed(&rig);
     CUgraph graph = build(&rig, table, host, &node);
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     for (unsigned round = 0; round < COUNT; round++) {
         uint64_t *next = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CUDA_MEMCPY3D copy = upload(table, next);
@@ -146,8 +138,7 @@ static void set_parameters(bool any)
         launch_round(&rig, exec, host, table, round);
     }
     munmap(host, 4096);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuMemFree(table));
     rig_close(&rig);
 }
@@ -169,12 +160,11 @@ static void updated(void)
     CUdeviceptr table = small_memory();
     rig_until_streamed(&rig);
     CUgraph graph = build(&rig, table, first, &node), other = build(&rig, table, host, &node);
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     CUgraphExecUpdateResultInfo info;
     OK(cuGraphExecUpdate(exec, other, &info));
     rounds(&rig, exec, host, table);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuGraphDestroy(other));
     OK(cuMemFree(table));
     rig_close(&rig);
@@ -192,13 +182,12 @@ static void in_child(bool set)
     CUgraph child = build(&rig, table, set ? first : host, &node), other = build(&rig, table, host, &node);
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphAddChildGraphNode(&parent, graph, NULL, 0, child));
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     if (set) {
         OK(cuGraphExecChildGraphNodeSetParams(exec, parent, other));
     }
     rounds(&rig, exec, host, table);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuGraphDestroy(child));
     OK(cuGraphDestroy(other));
     OK(cuMemFree(table));
@@ -229,17 +218,10 @@ static void kernel_in_graph(bool set)
     unsigned index[2];
     uint64_t entries = 2, words = WORDS;
     void *params[] = {&table, &entries, &out, &words};
-    CUDA_KERNEL_NODE_PARAMS kernel = {.func = rig_kernel(&rig, "probe_read_table"),
-                                      .gridDimX = 1,
-                                      .gridDimY = 1,
-                                      .gridDimZ = 1,
-                                      .blockDimX = 32,
-                                      .blockDimY = 1,
-                                      .blockDimZ = 1,
-                                      .kernelParams = params};
+    CUDA_KERNEL_NODE_PARAMS kernel = rig_kernel_node(&rig, "probe_read_table", params);
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel));
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     if (set) {
         OK(cuMemHostGetDevicePointer(&table, host, 0));
         OK(cuGraphExecKernelNodeSetParams(exec, node, &kernel));
@@ -252,8 +234,7 @@ static void kernel_in_graph(bool set)
         tables_compare(&rig, index, 2);
         rig_pass(&rig, NULL, 0);
     }
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuMemFreeHost(host));
     if (!set) {
         OK(cuMemFreeHost(first));
@@ -281,7 +262,7 @@ static void into_the_arena_before_the_plan(void)
     OK(cuMemsetD32(table, 0, 2 * MIB / 4));
     OK(cuCtxSynchronize());
     CUgraph graph = build(&rig, table, host, &node);
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     rig_pass(&rig, NULL, 0);
     static const unsigned two[2] = {2, 5};
     tables_fill(&rig, two, 2, host);
@@ -290,8 +271,7 @@ static void into_the_arena_before_the_plan(void)
     memset(host, 0, sizeof host);
     rig_until_streamed(&rig);
     tables_read_often(&rig, table, two, 2);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuMemFree(table));
     rig_close(&rig);
 }
@@ -308,16 +288,14 @@ static void source_goes_with_the_graph(void)
     for (unsigned round = 0; round < COUNT; round++) {
         uint64_t *host = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CUgraph graph = build(&rig, table, host, &node);
-        CUgraphExec exec = instantiate(graph);
+        CUgraphExec exec = rig_instantiate(graph);
         launch_round(&rig, exec, host, table, round);
-        OK(cuGraphExecDestroy(exec));
-        OK(cuGraphDestroy(graph));
+        rig_drop_graph(exec, graph);
         munmap(host, 4096);
         graph = build(&rig, table, stays, &node);
-        exec = instantiate(graph);
+        exec = rig_instantiate(graph);
         launch_round(&rig, exec, stays, table, round + 3);
-        OK(cuGraphExecDestroy(exec));
-        OK(cuGraphDestroy(graph));
+        rig_drop_graph(exec, graph);
     }
     OK(cuMemFree(table));
     rig_close(&rig);
@@ -334,7 +312,7 @@ static void source_gone_after_update(void)
     uint64_t *middle = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     rig_until_streamed(&rig);
     CUgraph graph = build(&rig, table, first, &node), other = build(&rig, table, middle, &renamed);
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     CUgraphExecUpdateResultInfo info;
     OK(cuGraphExecUpdate(exec, other, &info));
     launch_round(&rig, exec, middle, table, 0);
@@ -342,8 +320,7 @@ static void source_gone_after_update(void)
     OK(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, rig.context));
     munmap(middle, 4096);
     rounds(&rig, exec, last, table);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuGraphDestroy(other));
     OK(cuMemFree(table));
     rig_close(&rig);
@@ -360,7 +337,7 @@ static void graph_without_addresses(void)
     CUdeviceptr table = small_memory();
     rig_until_streamed(&rig);
     CUgraph graph = build(&rig, table, host, &node);
-    CUgraphExec exec = instantiate(graph);
+    CUgraphExec exec = rig_instantiate(graph);
     for (unsigned round = 0; round < 12; round++) {
         host[0] = round;
         OK(cuGraphLaunch(exec, rig.stream));
@@ -370,8 +347,7 @@ static void graph_without_addresses(void)
         rig_pass(&rig, NULL, 0);
     }
     HOLDS(rig_plans() == 1);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
+    rig_drop_graph(exec, graph);
     OK(cuMemFree(table));
     rig_close(&rig);
 }

@@ -1,0 +1,84 @@
+/* Room for what the program asks for: what gives way, and what follows from growth. See alloc.h. */
+#include "convert.h"
+#include "engine.h"
+
+static size_t budget_left(struct ov_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    size_t left = ov_ledger_left(&engine->ledger);
+    pthread_mutex_unlock(&engine->lock);
+    return left;
+}
+
+/* What was freed in stream order goes first: what is done at once, the rest when the device is. */
+static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
+{
+    if (atomic_load(&engine->pools.idle_count) == 0) {
+        return false;
+    }
+    bool entered = ov_context_enter(engine);
+    pthread_mutex_lock(&engine->lock);
+    ov_idle_drop(engine, 0, false);
+    bool fits = bytes <= ov_ledger_left(&engine->ledger);
+    pthread_mutex_unlock(&engine->lock);
+    ov_context_leave(entered);
+    return fits;
+}
+
+void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
+{
+    size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
+    bool planned = atomic_load(&engine->planned);
+    if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
+        !(planned || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
+        return;
+    }
+    struct ov_exclusive section;
+    (void)ov_exclusive_begin(engine, &section);
+    if (section.idle) {
+        ov_idle_drop(engine, 0, true);
+        bool fits = bytes <= ov_ledger_left(&engine->ledger);
+        if (planned && !fits) {
+            /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for
+             * each step. What of it stays unused comes back after some quiet points. */
+            uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
+            (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
+            engine->slack = true;
+            engine->quiet_points = 0;
+            engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
+        }
+        if (at_any_cost && !fits && ov_ring_open(engine) == CUDA_SUCCESS) {
+            ov_demote_some(engine, pages);
+        }
+    }
+    ov_exclusive_end(engine, &section);
+}
+
+static void note_growth(struct ov_engine *engine, uint32_t pages, bool on_host)
+{
+    if (atomic_load(&engine->planned)) {
+        engine->replan_soon = engine->replan_soon || on_host;
+        engine->grown = engine->grown || pages > engine->largest_pages;
+        engine->largest_pages = pages > engine->largest_pages ? pages : engine->largest_pages;
+    }
+}
+
+void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host)
+{
+    engine->ledger.program_bytes += bytes;
+    note_growth(engine, ov_pages(bytes), on_host);
+    engine->over_budget = engine->over_budget || on_host;
+    if (on_host && engine->armed) {
+        ov_engine_learn(engine);
+    }
+}
+
+void ov_alloc_grew(struct ov_engine *engine, bool on_host)
+{
+    if (on_host && !engine->armed) {
+        ov_engine_arm(engine, "the budget is used up");
+    } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
+               budget_left(engine) < engine->ledger.budget_bytes / 2) {
+        ov_engine_arm(engine, "half of the budget is used");
+    }
+}
