@@ -61,7 +61,55 @@ void ov_density_close(struct ov_engine *engine)
 
 static double link_bytes_per_s(const struct ov_engine *engine)
 {
-    return engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s : OV_PLAN_LINK * (double)OV_PAGE_BYTES;
+    const double known[] = {engine->ring.link_bytes_per_s, engine->density.link_bytes_per_s};
+    return known[0] > 0 ? known[0] : known[1] > 0 ? known[1] : OV_PLAN_LINK * (double)OV_PAGE_BYTES;
+}
+
+/* Copies most of a page that stands in the host, some times. In an exclusive section, with nothing under way. */
+static void measure_link(struct ov_engine *engine)
+{
+    enum { COPIES = 8 };
+    struct ov_density *density = &engine->density;
+    const struct ov_arena *arena = &engine->arena;
+    uint32_t page = 0, high = arena->high_page;
+    while (page < high && (arena->page[page].backing != OV_HOST || arena->page[page].host == 0)) {
+        page++;
+    }
+    if (density->link_bytes_per_s > 0 || page == high || density->count == density->room) {
+        return;
+    }
+    const struct ov_timing *timing = &density->timing[(density->first + density->count) % density->room];
+    size_t bytes;
+    CUdeviceptr to = ov_inspect_spare(&engine->inspect, &bytes), from = ov_mirror_address(arena, page);
+    CUstream side = engine->ring.side;
+    CUresult result = CUDA_SUCCESS;
+    for (int copy = 0; copy <= COPIES && result == CUDA_SUCCESS; copy++) {
+        result = ov_cu->cuMemcpyAsync(to, from, bytes, side);
+        if (copy == 0 && result == CUDA_SUCCESS) { /* the first hides that the host needs time to queue the others */
+            result = ov_cu->cuEventRecord(timing->begin, side);
+        }
+    }
+    result = result == CUDA_SUCCESS ? ov_cu->cuEventRecord(timing->end, side) : result;
+    float ms = 0;
+    if (ov_finish(engine, side, result) == CUDA_SUCCESS &&
+        ov_cu->cuEventElapsedTime(&ms, timing->begin, timing->end) == CUDA_SUCCESS && ms > 0) {
+        density->link_bytes_per_s = COPIES * (double)bytes / (ms * 1e-3);
+    }
+}
+
+void ov_density_sum_up(struct ov_engine *engine)
+{
+    size_t pages = 0;
+    double read_pages = 0;
+    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
+        const struct ov_unit *unit = &engine->ring.unit[i];
+        if (unit->tier == OV_TIER_HOST && unit->sparse) {
+            pages += unit->pages;
+            read_pages += (double)unit->share * unit->pages;
+        }
+    }
+    engine->last_plan.in_part = pages;
+    engine->last_plan.share = pages > 0 ? read_pages / (double)pages : 0;
 }
 
 /* The unit is not looked at any more. */
@@ -93,6 +141,7 @@ static void note_test(struct ov_engine *engine, const struct ov_timing *timing, 
         ov_log(OV_LOG_INFO, "device %d: %u MiB in host memory are read as a whole after all: not left there",
                engine->device, unit->pages * 2);
     }
+    ov_density_sum_up(engine);
     end_test(engine, unit);
 }
 
@@ -174,6 +223,9 @@ void ov_density_begin(struct ov_engine *engine, struct ov_launch *launch, uint64
 
 void ov_density_end(struct ov_engine *engine, struct ov_launch *launch)
 {
+    if (engine->density.timing == NULL) {
+        return; /* the context went away meanwhile */
+    }
     struct ov_timing *timing = &engine->density.timing[launch->timing - 1];
     timing->dropped =
         atomic_load(&ov_captures) != 0 || ov_cu->cuEventRecord(timing->end, launch->stream) != CUDA_SUCCESS;
@@ -292,6 +344,7 @@ void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const stru
                       const uint32_t *run, size_t count, double cycles)
 {
     struct readers *readers = calloc((size_t)runs->count + 1, sizeof *readers);
+    measure_link(engine);
     for (size_t i = 0; readers != NULL && i < count; i++) {
         if (run[i] != 0) {
             add_reader(&readers[run[i] - 1], &entry[i], still_valid(engine, &entry[i]));
@@ -307,21 +360,6 @@ void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const stru
 }
 
 /* ---- after a plan ---- */
-
-uint32_t ov_density_in_part(const struct ov_engine *engine, double *share)
-{
-    uint32_t pages = 0;
-    double read_pages = 0;
-    for (uint32_t i = 0; i < engine->ring.unit_count; i++) {
-        const struct ov_unit *unit = &engine->ring.unit[i];
-        if (unit->tier == OV_TIER_HOST && unit->sparse) {
-            pages += unit->pages;
-            read_pages += (double)unit->share * unit->pages;
-        }
-    }
-    *share = pages > 0 ? read_pages / pages : 0;
-    return pages;
-}
 
 static void begin_tests(struct ov_engine *engine)
 {
@@ -343,6 +381,7 @@ static void begin_tests(struct ov_engine *engine)
 void ov_density_test(struct ov_engine *engine)
 {
     engine->density.wait = FIRST_WAIT;
+    measure_link(engine);
     begin_tests(engine);
 }
 

@@ -56,6 +56,7 @@ struct ov_density {
     uint32_t tests;              /* units that are put to the test */
     uint32_t quiet, wait;        /* quiet points since the last tests began; how many until the next */
     double device_bytes_per_s;   /* at most; 0: not known */
+    double link_bytes_per_s;     /* of copies of single pages, as long as nothing was streamed; 0: not known */
 };
 
 /* Makes the events. Without them nothing is timed and every unit counts as read whole. */
@@ -80,7 +81,7 @@ void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const stru
 void ov_density_test(struct ov_engine *engine);
 /* at a quiet point: they are again if it is time. */
 void ov_density_quiet(struct ov_engine *engine);
-/* Pages that are host-mapped because they are read in part; *share: so much of them in a cycle, at most. */
-uint32_t ov_density_in_part(const struct ov_engine *engine, double *share);
+/* Says in engine->last_plan what is host-mapped because it is read in part. */
+void ov_density_sum_up(struct ov_engine *engine);
 
 #endif

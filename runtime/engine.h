@@ -68,6 +68,8 @@ struct ov_engine {
     _Atomic unsigned plans;        /* made so far; the last one's pages, for the summary: */
     struct {
         size_t resident, streamed, host, ring, units;
+        size_t in_part; /* of host: because they are read in part, ... */
+        double share;   /* ... so much of them in a cycle, at most */
     } last_plan;
     unsigned watches;                    /* launches being watched; no plan meanwhile */
     _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */

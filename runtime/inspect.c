@@ -160,3 +160,9 @@ CUresult ov_inspect_clear(struct ov_engine *engine)
     CUresult result = ov_cu->cuMemsetD8Async(inspect->scratch + FOUND_AT, 0, FOUND_SLOTS, inspect->stream);
     return ov_finish(engine, inspect->stream, result);
 }
+
+CUdeviceptr ov_inspect_spare(const struct ov_inspect *inspect, size_t *bytes)
+{
+    *bytes = PARTIAL_BYTES;
+    return inspect->scratch + PARTIAL_AT;
+}

@@ -51,5 +51,7 @@ CUresult ov_inspect_copied(struct ov_engine *engine, CUdeviceptr address, size_t
 CUresult ov_inspect_fetch(struct ov_engine *engine);
 bool ov_inspect_points_to(const struct ov_inspect *inspect, uint32_t page);
 CUresult ov_inspect_clear(struct ov_engine *engine);
+/* Device memory that holds nothing between two calls: more than a MiB, *bytes of it. */
+CUdeviceptr ov_inspect_spare(const struct ov_inspect *inspect, size_t *bytes);
 
 #endif

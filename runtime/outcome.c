@@ -64,11 +64,10 @@ void ov_outcome_report(struct ov_engine *engine, const struct ov_plan *plan)
            engine->device, engine->plans, engine->last_plan.resident * mib, engine->last_plan.streamed * mib,
            engine->last_plan.host * mib, engine->ring.pages * (unsigned)mib, engine->learn.runs.cycle_length,
            engine->ring.link_bytes_per_s * 1e-9);
-    double share;
-    uint32_t in_part = ov_density_in_part(engine, &share);
-    if (in_part > 0) {
+    ov_density_sum_up(engine);
+    if (engine->last_plan.in_part > 0) {
         ov_log(OV_LOG_INFO,
                "device %d: %zu MiB of weights are read in place in host memory: read in part, %.1f %% a cycle",
-               engine->device, in_part * mib, 100 * share);
+               engine->device, engine->last_plan.in_part * mib, 100 * engine->last_plan.share);
     }
 }

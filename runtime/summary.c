@@ -34,6 +34,11 @@ void ov_summary_print(const struct ov_engine *engine)
                engine->device, engine->ledger.peak_bytes >> 20, engine->ledger.budget_bytes >> 20);
         return;
     }
+    if (engine->last_plan.in_part > 0) {
+        ov_log(OV_LOG_ALWAYS,
+               "device %d: weights that are host-mapped because they are read in part: %zu MiB, %.1f %% a cycle",
+               engine->device, engine->last_plan.in_part * 2, 100 * engine->last_plan.share);
+    }
     ov_log(OV_LOG_ALWAYS,
            "device %d: weights %llu MiB: %llu resident, %llu streamed, %llu host-mapped; ring %zu MiB; peak %zu of %zu "
            "MiB budget, host %zu MiB; %u plans, %llu cycles; %.2f GB/s of %.2f GB/s link (%.1f %%); stalled %.1f ms, "
@@ -43,11 +48,4 @@ void ov_summary_print(const struct ov_engine *engine)
            engine->plans, cycles, rate, ring->link_bytes_per_s * 1e-9,
            ring->link_bytes_per_s > 0 ? 100 * rate * 1e9 / ring->link_bytes_per_s : 0.0,
            (double)counts->stall_ns * 1e-6, (unsigned long long)counts->copies, (unsigned long long)counts->misses);
-    double share;
-    uint32_t in_part = ov_density_in_part(engine, &share);
-    if (in_part > 0) {
-        ov_log(OV_LOG_ALWAYS,
-               "device %d: weights that are host-mapped because they are read in part: %u MiB, %.1f %% a cycle",
-               engine->device, in_part * 2, 100 * share);
-    }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # same.sh SHIM DRIVER STACK OPTIONS...: one program of `stack` computes what it computes without overshot; the driver
 # and the shim report nothing. Budget and the like come from the environment. STREAMS=1: and weights were streamed; PLANS=N:
-# with at most so many plans.
+# with at most so many plans; IN_PART=1: something was left in host memory because it is read in part.
 set -euo pipefail
 shim=$1 driver=$2 stack=$3
 shift 3
@@ -18,5 +18,6 @@ if grep -avE '^overshot: device [0-9]+: (weights|all of) ' "$work/err"; then
     exit 1
 fi
 [ "${STREAMS:-0}" = 0 ] || grep -qE ', [1-9][0-9]* copies,' "$work/err" || { echo 'nothing was streamed' && exit 1; }
+[ "${IN_PART:-0}" = 0 ] || grep -q 'read in part' "$work/err" || { echo 'nothing was found to be read in part' && exit 1; }
 plans=$(sed -n 's/.*; \([0-9]*\) plans, .*/\1/p' "$work/err" | tail -n 1)
 [ -z "${PLANS:-}" ] || [ "${plans:-0}" -le "$PLANS" ] || { echo "$plans plans" && exit 1; }
