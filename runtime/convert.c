@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "log.h"
 #include "move.h"
+#include "outcome.h"
 #include "propose.h"
 
 /* Pages moved to the device in one go. */
@@ -323,45 +324,6 @@ static void preload_trace(struct ov_engine *engine)
     free(sequence);
 }
 
-/* The link as copies from masters see it: the largest streamed unit, again and again, one copy queued behind the other
- * as in steady state; the first, before the clock starts, hides that the host needs time to queue them. Best of two. */
-static void measure_link(struct ov_engine *engine)
-{
-    struct ov_ring *ring = &engine->ring;
-    const struct ov_unit *largest = NULL;
-    for (uint32_t i = 0; i < ring->unit_count; i++) {
-        const struct ov_unit *unit = &ring->unit[i];
-        if (unit->tier == OV_TIER_STREAMED && (largest == NULL || unit->bytes > largest->bytes)) {
-            largest = unit;
-        }
-    }
-    CUevent begin = NULL, end = NULL;
-    if (largest == NULL || ring->link_bytes_per_s > 0 ||
-        ov_cu->cuEventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
-        return;
-    }
-    if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
-        enum { COPIES = 4 };
-        for (int round = 0; round < 2; round++) {
-            float ms = 0;
-            for (int copy = 0; copy <= COPIES; copy++) {
-                (void)ov_master_fetch(engine, ring->window, largest->first, largest->pages, ring->side);
-                if (copy == 0) {
-                    (void)ov_cu->cuEventRecord(begin, ring->side);
-                }
-            }
-            (void)ov_cu->cuEventRecord(end, ring->side);
-            (void)ov_finish(engine, ring->side, CUDA_SUCCESS);
-            if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
-                double rate = COPIES * (double)largest->bytes / (ms * 1e-3);
-                ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;
-            }
-        }
-        (void)ov_cu->cuEventDestroy_v2(end);
-    }
-    (void)ov_cu->cuEventDestroy_v2(begin);
-}
-
 static void mark_cold(struct ov_engine *engine)
 {
     for (uint32_t p = 0; p < engine->arena.high_page; p++) {
@@ -377,74 +339,6 @@ static void mark_cold(struct ov_engine *engine)
         for (uint32_t p = unit->first; unit->tier == OV_TIER_HOST && p < unit->first + unit->pages; p++) {
             atomic_store_explicit(&engine->arena.unit[p], 0, memory_order_relaxed);
         }
-    }
-}
-
-/* OVERSHOT_VERIFY: the masters, as they arrive in the ring, are what was on the device when it was hashed. */
-static void verify_masters(struct ov_engine *engine)
-{
-    struct ov_ring *ring = &engine->ring;
-    size_t checked = 0, wrong = 0;
-    for (uint32_t i = 0; i < ring->unit_count; i++) {
-        const struct ov_unit *unit = &ring->unit[i];
-        if (unit->tier != OV_TIER_STREAMED) {
-            continue;
-        }
-        CUdeviceptr there = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
-        CUresult result = ov_master_fetch(engine, there, unit->first, unit->pages, ring->side);
-        bool arrived = ov_finish(engine, ring->side, result) == CUDA_SUCCESS;
-        for (uint32_t p = 0; p < unit->pages; p++) {
-            struct ov_page_digest digest;
-            const struct ov_memo *memo = &engine->learn.memo[unit->first + p];
-            bool same =
-                arrived &&
-                ov_inspect_pages(engine, there + ((CUdeviceptr)p << OV_PAGE_SHIFT), 1, &digest) == CUDA_SUCCESS &&
-                memcmp(&digest.hash, &memo->hash, sizeof digest.hash) == 0;
-            wrong += !same;
-            checked++;
-        }
-    }
-    ov_log(wrong == 0 ? OV_LOG_INFO : OV_LOG_ERROR, "device %d: %zu pages of host masters verified, %zu differ",
-           engine->device, checked, wrong);
-}
-
-static void report(struct ov_engine *engine, const struct ov_plan *plan)
-{
-    size_t mib = OV_PAGE_BYTES >> 20;
-    size_t why[OV_PLAN_REASON_COUNT] = {0}, most = 0;
-    for (size_t i = 0; i < plan->unit_count; i++) {
-        why[plan->place[i].reason] += plan->place[i].tier == OV_TIER_HOST ? plan->place[i].pages : 0;
-    }
-    size_t for_want = plan->host_pages - why[OV_PLAN_SPARSE]; /* of another place */
-    if (for_want > 0 && plan->streamed_pages == 0) {
-        why[OV_PLAN_SPARSE] = 0;
-        for (size_t reason = 0; reason < OV_PLAN_REASON_COUNT; reason++) {
-            most = why[reason] > why[most] ? reason : most;
-        }
-        ov_log(OV_LOG_WARN, "device %d: nothing is streamed, %zu MiB of weights are read in host memory: %s",
-               engine->device, for_want * mib, ov_plan_reason_text((enum ov_plan_reason)most));
-    }
-    memset(&engine->last_plan, 0, sizeof engine->last_plan);
-    for (uint32_t i = 0; i < engine->ring.unit_count; i++) { /* as it stands, which may be less than was planned */
-        const struct ov_unit *unit = &engine->ring.unit[i];
-        size_t *tier[] = {[OV_TIER_RESIDENT] = &engine->last_plan.resident,
-                          [OV_TIER_STREAMED] = &engine->last_plan.streamed,
-                          [OV_TIER_HOST] = &engine->last_plan.host};
-        *tier[unit->tier] += unit->pages;
-    }
-    engine->last_plan.units = engine->ring.streamed_count;
-    engine->last_plan.ring = engine->ring.pages;
-    ov_log(OV_LOG_INFO,
-           "device %d, plan %u: %zu MiB of weights resident, %zu streamed, %zu in host memory; ring %u MiB; "
-           "%zu touches a cycle, link %.1f GB/s",
-           engine->device, engine->plans, engine->last_plan.resident * mib, engine->last_plan.streamed * mib,
-           engine->last_plan.host * mib, engine->ring.pages * (unsigned)mib, engine->learn.runs.cycle_length,
-           engine->ring.link_bytes_per_s * 1e-9);
-    ov_density_sum_up(engine);
-    if (engine->last_plan.in_part > 0) {
-        ov_log(OV_LOG_INFO,
-               "device %d: %zu MiB of weights are read in place in host memory: read in part, %.1f %% a cycle",
-               engine->device, engine->last_plan.in_part * mib, 100 * engine->last_plan.share);
     }
 }
 
@@ -480,17 +374,17 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     free(draft.keep);
     ov_masters_share(engine);
     if (ov_opt.verify) {
-        verify_masters(engine);
+        ov_outcome_verify(engine);
     }
     mark_cold(engine);
     ov_density_test(engine);
     ov_reach_renew(engine);
-    measure_link(engine);
+    ov_meter_link(engine);
     preload_trace(engine);
     engine->plans++;
     engine->revoked_pages = 0;
     atomic_store(&engine->planned, true);
-    report(engine, plan);
+    ov_outcome_report(engine, plan);
     ov_ring_warm(engine);
     return true;
 }

@@ -60,3 +60,40 @@ void ov_meter_account(struct ov_ring *ring, struct ov_unit *unit)
     }
     unit->timed = false;
 }
+
+void ov_meter_link(struct ov_engine *engine)
+{
+    struct ov_ring *ring = &engine->ring;
+    const struct ov_unit *largest = NULL;
+    for (uint32_t i = 0; i < ring->unit_count; i++) {
+        const struct ov_unit *unit = &ring->unit[i];
+        if (unit->tier == OV_TIER_STREAMED && (largest == NULL || unit->bytes > largest->bytes)) {
+            largest = unit;
+        }
+    }
+    CUevent begin = NULL, end = NULL;
+    if (largest == NULL || ring->link_bytes_per_s > 0 ||
+        ov_cu->cuEventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        return;
+    }
+    if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
+        enum { COPIES = 4 };
+        for (int round = 0; round < 2; round++) {
+            float ms = 0;
+            for (int copy = 0; copy <= COPIES; copy++) {
+                (void)ov_master_fetch(engine, ring->window, largest->first, largest->pages, ring->side);
+                if (copy == 0) {
+                    (void)ov_cu->cuEventRecord(begin, ring->side);
+                }
+            }
+            (void)ov_cu->cuEventRecord(end, ring->side);
+            (void)ov_finish(engine, ring->side, CUDA_SUCCESS);
+            if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
+                double rate = COPIES * (double)largest->bytes / (ms * 1e-3);
+                ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;
+            }
+        }
+        (void)ov_cu->cuEventDestroy_v2(end);
+    }
+    (void)ov_cu->cuEventDestroy_v2(begin);
+}

@@ -1,9 +1,10 @@
 /*
- * meter.h - the times that the summary tells: how fast copies to the ring are, and how long streams waited for them.
+ * meter.h - times: of the link, when the first plan is made; and for the summary, how fast copies to the ring are and
+ * how long streams waited for them.
  *
- * Only some copies are timed, since an event that takes the time holds up the copies behind it; of each unit's load,
- * only the first wait. Without OVERSHOT_SUMMARY nothing is timed. Events come from the ring's pool `timed`, results go
- * to its counts. A failure of the driver loses a figure and nothing else. Guarded by the engine's lock.
+ * In steady state only some copies are timed, since an event that takes the time holds up the copies behind it; of each
+ * unit's load, only the first wait; and without OVERSHOT_SUMMARY nothing. Events come from the ring's pool `timed`,
+ * results go to its counts. A failure of the driver loses a figure and nothing else. Guarded by the engine's lock.
  */
 #ifndef OV_METER_H
 #define OV_METER_H
@@ -13,6 +14,7 @@
 
 #include "driver.h"
 
+struct ov_engine;
 struct ov_ring;
 struct ov_unit;
 
@@ -30,5 +32,10 @@ bool ov_meter_wait_begin(struct ov_ring *ring, struct ov_unit *unit, CUstream st
 void ov_meter_wait_end(struct ov_unit *unit, CUstream stream);
 /* Counts how long that took; when the unit is about to be loaded again. */
 void ov_meter_account(struct ov_ring *ring, struct ov_unit *unit);
+
+/* Sets ring->link_bytes_per_s, if it is not known yet: the link as copies from masters see it, the largest streamed
+ * unit, again and again, one copy queued behind the other as in steady state; the first, before the clock starts, hides
+ * that the host needs time to queue them. Best of two. */
+void ov_meter_link(struct ov_engine *engine);
 
 #endif

@@ -25,8 +25,9 @@
  *   plan.h       tier and ring place of every unit (pure: no CUDA)
  *   propose.h    where every page should stand
  *   convert.h    bringing a plan about at a quiet point; taking single units out of it
+ *   outcome.h    what a plan came to: told and verified
  *   ring.h       steady state: units in the ring, copies, misses
- *   event_pool.h, meter.h    its events; the times of copies and waits
+ *   event_pool.h, meter.h    its events; the times of the link, of copies and waits
  *   launch.c, copy.c, graph.c, graph_launch.c, capture.c, quiet.c, runtime.c    the functions below
  *   summary.h, hostlimit.h   the line at exit; how much host memory there is
  *   engine.h     one per device: owns all of the above, phases, lock

@@ -359,6 +359,7 @@ CUresult ov_launch_begin(struct ov_launch *launch)
 {
     const char *error = getenv("RECORD_LAUNCH");
     launch->kernel = (struct ov_kernel *)launch;
+    launch->units = 0;
     record("launch_begin function=%p stream=%p params=%p extra=%p opaque=%d programmatic=%d inside=%d",
            (void *)launch->function, (void *)launch->stream, (void *)launch->params, (void *)launch->extra,
            launch->opaque, launch->programmatic, ov_self.inside);

@@ -15,7 +15,7 @@ DEVICE_FUNCTION uint32_t rotate(uint32_t value, uint32_t bits)
     return (value << (bits & 31u)) | (value >> (-bits & 31u));
 }
 
-/* Outputs that one index computes: on the host several, so that one does not wait for memory while others could go on. */
+/* Outputs that one index computes: on the host several, so that all do not wait for memory when one does. */
 enum { STACK_TOGETHER = TOGETHER(16) };
 
 /* state[c] takes part `first` + c of the weight, and every `stride`th from there on. */

@@ -1,58 +1,17 @@
-/* Weights in memory that the program maps itself: they are streamed, and right whatever the program does with it. */
+/* Weights in memory that the program maps itself: they are streamed, wherever they lie. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "pool.h"
-
-static struct rig rig;
-static struct pool pool;
-
-/* Weights of `bytes` each, one behind the other from the start of the pool on. */
-static void place(unsigned count, size_t bytes)
-{
-    for (unsigned i = 0; i < count; i++) {
-        (void)rig_place(&rig, pool.base + i * bytes, bytes);
-    }
-}
-
-static void passes(int count)
-{
-    for (int pass = 0; pass < count; pass++) {
-        rig_pass(&rig, NULL, 0);
-    }
-}
-
-static void open_streamed(unsigned pieces, size_t piece_bytes, unsigned weights, size_t weight_bytes)
-{
-    rig_open(&rig, 0);
-    pool_open(&pool, pieces, piece_bytes);
-    pool_map(&pool, 0, pieces);
-    place(weights, weight_bytes);
-    rig_until_streamed(&rig);
-}
-
-static void finish(void)
-{
-    passes(3);
-    pool_forget(&rig);
-    pool_close(&pool);
-    rig_close(&rig);
-}
-
-static void launch_fill(CUdeviceptr out, uint32_t value, uint64_t words)
-{
-    void *params[] = {&out, &value, &words};
-    rig_launch(&rig, "probe_fill", rig.stream, params);
-}
+#include "weights.h"
 
 /* ---- where tensors lie */
 
 static void a_piece_each(void)
 {
-    open_streamed(10, 4 * MIB, 10, 4 * MIB);
-    passes(6);
-    finish();
+    weights_open(10, 4 * MIB, 10, 4 * MIB);
+    weights_pass(6);
+    weights_finish();
 }
 
 /* The reservation is the first that the program does. */
@@ -62,25 +21,25 @@ static void first_of_all(void)
     pool_open(&pool, 10, 4 * MIB);
     pool_map(&pool, 0, 10);
     rig_open(&rig, 0);
-    place(10, 4 * MIB);
+    weights_place(10, 4 * MIB);
     rig_until_streamed(&rig);
-    finish();
+    weights_finish();
 }
 
 /* Tensors end where they end: most lie in two pieces, and pieces hold parts of two tensors. */
 static void across_pieces(void)
 {
-    open_streamed(20, 2 * MIB, 8, 5 * MIB);
-    passes(6);
-    finish();
+    weights_open(20, 2 * MIB, 8, 5 * MIB);
+    weights_pass(6);
+    weights_finish();
 }
 
 /* Tensors of several pieces each; only the first piece is ever named. */
 static void several_pieces_each(void)
 {
-    open_streamed(24, 2 * MIB, 6, 8 * MIB);
-    passes(6);
-    finish();
+    weights_open(24, 2 * MIB, 6, 8 * MIB);
+    weights_pass(6);
+    weights_finish();
 }
 
 /* A piece in between is the host's: a tensor that reaches into it is not streamed, the others are. */
@@ -94,10 +53,10 @@ static void beside_host_memory(void)
     OK(cuMemCreate(&pool.handle[6], 2 * MIB, &prop, 0));
     pool_show(pool_at(&pool, 6), 2 * MIB, pool.handle[6]);
     pool_map(&pool, 7, 17);
-    place(6, 8 * MIB);
+    weights_place(6, 8 * MIB);
     rig_until_streamed(&rig);
-    passes(6);
-    finish();
+    weights_pass(6);
+    weights_finish();
 }
 
 /* As JAX does it: one handle of 75 % of all memory, everything in it, weights behind activations. */
@@ -111,9 +70,9 @@ static void one_handle(void)
     const CUmemGenericAllocationHandle handle = pool_handle(bytes);
     pool_show(base, bytes, handle);
     pool.base = base + 3 * MIB + 512;
-    place(11, 10 * MIB);
+    weights_place(11, 10 * MIB);
     for (int pass = 0; pass < 12; pass++) {
-        launch_fill(scratch, (uint32_t)pass, 2 * MIB / 4);
+        weights_fill(scratch, (uint32_t)pass, 2 * MIB / 4);
         rig_pass(&rig, NULL, 0);
         pool_expect(scratch, 2 * MIB, (uint32_t)pass);
     }
@@ -121,7 +80,7 @@ static void one_handle(void)
     /* The whole of it can be used. */
     pool_fill(base + bytes - 4 * MIB, 4 * MIB, 0x77);
     pool_expect(base + bytes - 4 * MIB, 4 * MIB, 0x77);
-    passes(3);
+    weights_pass(3);
     pool_forget(&rig);
     OK(cuMemUnmap(base, bytes));
     OK(cuMemRelease(handle));
@@ -149,7 +108,7 @@ static void expandable_segment(void)
     }
     pool_map(&pool, 9, 1); /* activations */
     for (int pass = 0; pass < 12; pass++) {
-        launch_fill(pool_at(&pool, 9), (uint32_t)pass, MIB);
+        weights_fill(pool_at(&pool, 9), (uint32_t)pass, MIB);
         rig_pass(&rig, NULL, 0);
     }
     HOLDS(rig_streamed_mib() > 0);
@@ -157,7 +116,7 @@ static void expandable_segment(void)
         for (unsigned i = 10; i < 13; i++) { /* the cache grows */
             pool_map(&pool, i, 1);
             for (unsigned k = 9; k <= i; k++) {
-                launch_fill(pool_at(&pool, k), round * 100 + k, MIB);
+                weights_fill(pool_at(&pool, k), round * 100 + k, MIB);
             }
             rig_pass(&rig, NULL, 0);
             for (unsigned k = 9; k <= i; k++) {
@@ -168,7 +127,7 @@ static void expandable_segment(void)
         pool_unmap(&pool, 10, 3); /* emptied, by one call */
         rig_pass(&rig, NULL, 0);
     }
-    passes(3);
+    weights_pass(3);
     pool_forget(&rig);
     OK(cuMemUnmap(pool.base, 10 * 4 * MIB));
     for (unsigned i = 0; i < 10; i++) {
@@ -190,217 +149,26 @@ static void before_a_hole(void)
         (void)rig_place(&rig, pool_at(&pool, i + 8), 4 * MIB);
     }
     rig_until_streamed(&rig);
-    passes(4);
+    weights_pass(4);
     HOLDS(rig_logged("; 10 touches a cycle"));
-    finish();
-}
-
-/* ---- what changes in mid-run */
-
-/* Everything comes back to the device when there is room, piece by piece as it was mapped: each can be unmapped by
- * itself afterwards. */
-static void comes_home(void)
-{
-    CUdeviceptr cache[4];
-    open_streamed(16, 2 * MIB, 8, 4 * MIB);
-    for (unsigned i = 0; i < 4; i++) {
-        OK(cuMemAlloc(&cache[i], 4 * MIB));
-        launch_fill(cache[i], i, MIB);
-        passes(1);
-    }
-    for (unsigned i = 4; i < 8; i++) { /* what is left fits */
-        rig.weight[i].address = 0;
-    }
-    OK(cuCtxSynchronize());
-    pool_unmap(&pool, 8, 8);
-    for (unsigned i = 0; i < 4; i++) {
-        OK(cuMemFree(cache[i]));
-    }
-    passes(24);
-    for (unsigned i = 0; i < 4; i++) {
-        rig.weight[i].address = 0;
-        pool_unmap(&pool, 2 * i + 1, 1);
-        pool_unmap(&pool, 2 * i, 1);
-        passes(2);
-    }
-    finish();
-}
-
-/* More weights than before, behind and between. */
-static void grows(void)
-{
-    rig_open(&rig, 0);
-    pool_open(&pool, 20, 4 * MIB);
-    pool_map(&pool, 0, 8);
-    place(8, 4 * MIB);
-    rig_until_streamed(&rig);
-    for (unsigned i = 8; i < 14; i++) {
-        pool_map(&pool, i, 1);
-        (void)rig_place(&rig, pool_at(&pool, i), 4 * MIB);
-        passes(2);
-    }
-    passes(8);
-    HOLDS(rig_streamed_mib() > 0);
-    finish();
-}
-
-/* Weights are unmapped while they are streamed; those that stay are right, and what takes their place is. */
-static void shrinks(void)
-{
-    open_streamed(12, 4 * MIB, 12, 4 * MIB);
-    for (unsigned i = 1; i < 12; i += 3) {
-        OK(cuCtxSynchronize());
-        pool_unmap(&pool, i, 2);
-        rig.weight[i].address = rig.weight[i + 1].address = 0;
-        passes(2);
-        pool_map(&pool, i, 1);
-        pool_fill(pool_at(&pool, i), 4 * MIB, i);
-        passes(2);
-        pool_expect(pool_at(&pool, i), 4 * MIB, i);
-    }
-    finish();
-}
-
-/* A streamed weight is unmapped and mapped elsewhere: its bytes come along. */
-static void moves(void)
-{
-    rig_open(&rig, 0);
-    pool_open(&pool, 24, 4 * MIB);
-    pool_map(&pool, 0, 10);
-    place(10, 4 * MIB);
-    rig_until_streamed(&rig);
-    for (unsigned i = 0; i < 10; i += 2) {
-        OK(cuCtxSynchronize());
-        OK(cuMemUnmap(pool_at(&pool, i), 4 * MIB));
-        pool_show(pool_at(&pool, i + 12), 4 * MIB, pool.handle[i]);
-        pool.handle[i + 12] = pool.handle[i];
-        pool.handle[i] = 0;
-        rig.weight[i].address = pool_at(&pool, i + 12);
-        passes(3);
-    }
-    passes(6);
-    HOLDS(rig_streamed_mib() > 0);
-    finish();
-}
-
-/* In front of a streamed weight there was nothing; then there is, and the next tensor lies across the seam: where the
- * weight began no tensor begins any more, and nobody names it. */
-static void across_a_seam(void)
-{
-    rig_open(&rig, 0);
-    pool_open(&pool, 12, 4 * MIB);
-    pool_map(&pool, 0, 2);
-    pool_map(&pool, 3, 9);
-    for (unsigned i = 0; i < 12; i++) {
-        if (i != 2) {
-            (void)rig_place(&rig, pool_at(&pool, i), 4 * MIB);
-        }
-    }
-    rig_until_streamed(&rig);
-    for (unsigned i = 0; i < 11; i++) { /* the one behind the hole is freed, by an allocator that keeps its memory */
-        if (rig.weight[i].address == pool_at(&pool, 3)) {
-            free(rig.weight[i].host);
-            rig.weight[i] = (struct rig_weight){0};
-        }
-    }
-    pool_map(&pool, 2, 1);
-    CUdeviceptr out = pool_at(&pool, 2);
-    const unsigned seam = rig_place(&rig, out, 2 * MIB); /* the copy that the host keeps is grown below */
-    rig.weight[seam].bytes = 8 * MIB;
-    free(rig.weight[seam].host);
-    rig.weight[seam].host = calloc(2 * MIB, 4);
-    rig_refill(&rig.weight[seam]);
-    uint32_t first = 5;
-    uint64_t words = 2 * MIB;
-    for (uint64_t i = 0; i < words; i++) {
-        rig.weight[seam].host[i] = first + (uint32_t)i;
-    }
-    rig_changed(&rig.weight[seam]);
-    void *params[] = {&out, &first, &words};
-    rig_launch(&rig, "probe_count", rig.stream, params);
-    passes(10);
-    finish();
-}
-
-/* An allocator gives the place of a streamed weight to activations, and to another weight after that. */
-static void reused_in_place(void)
-{
-    open_streamed(10, 4 * MIB, 10, 4 * MIB);
-    for (unsigned i = 0; i < 10; i += 3) {
-        const CUdeviceptr at = rig.weight[i].address;
-        rig.weight[i].address = 0;
-        for (uint32_t k = 0; k < 3; k++) {
-            launch_fill(at, i * 10 + k, MIB);
-            rig_pass(&rig, NULL, 0);
-            pool_expect(at, 4 * MIB, i * 10 + k);
-        }
-        rig.weight[i].address = at;
-        rig_refill(&rig.weight[i]);
-        OK(cuMemcpyHtoD(at, rig.weight[i].host, 4 * MIB));
-        passes(3);
-    }
-    finish();
-}
-
-/* out[slot] = digest of a part of a weight. */
-static void read_part(CUdeviceptr in, uint64_t words, unsigned slot)
-{
-    CUdeviceptr out = rig.out + 4 * slot;
-    void *params[] = {&in, &out, &words};
-    rig_launch(&rig, "probe_digest", rig.stream, params);
-}
-
-/* Two weights, then one tensor in their place, by one copy: where the second began nothing begins any more, even if a
- * kernel is given just that address for a part of it. */
-static void replaced_by_one(void)
-{
-    rig_open(&rig, 0);
-    pool_open(&pool, 10, 4 * MIB);
-    pool_map(&pool, 0, 10);
-    for (unsigned i = 0; i < 10; i++) {
-        (void)rig_place(&rig, pool_at(&pool, i), 4 * MIB);
-    }
-    passes(1);
-    for (unsigned i = 0; i < 10; i += 2) { /* pairs become one */
-        struct rig_weight *weight = &rig.weight[i];
-        free(rig.weight[i + 1].host);
-        rig.weight[i + 1] = (struct rig_weight){0};
-        free(weight->host);
-        weight->bytes = 8 * MIB;
-        weight->host = calloc(2 * MIB, 4);
-        rig_refill(weight);
-        OK(cuMemcpyHtoD(weight->address, weight->host, 8 * MIB));
-    }
-    for (int pass = 0; pass < 14; pass++) {
-        uint32_t got[10];
-        for (unsigned i = 0; i < 10; i += 2) {
-            read_part(rig.weight[i].address + 4 * MIB, MIB, 100 + i);
-        }
-        OK(cuStreamSynchronize(rig.stream));
-        OK(cuMemcpyDtoH(got, rig.out + 400, sizeof got));
-        for (unsigned i = 0; i < 10; i += 2) {
-            HOLDS(got[i] == rig_digest(rig.weight[i].host + MIB, MIB));
-        }
-        rig_pass(&rig, NULL, 0);
-    }
-    finish();
+    weights_finish();
 }
 
 /* ---- memory that becomes shared */
 
 static void mapped_twice_when_streamed(void)
 {
-    open_streamed(10, 4 * MIB, 10, 4 * MIB);
+    weights_open(10, 4 * MIB, 10, 4 * MIB);
     const CUdeviceptr other = pool_reserve(4 * MIB);
     pool_show(other, 4 * MIB, pool.handle[4]);
     (void)rig_place(&rig, other, 4 * MIB); /* the same bytes by another name */
     memcpy(rig.weight[4].host, rig.weight[10].host, 4 * MIB);
     rig_changed(&rig.weight[4]);
-    passes(8);
+    weights_pass(8);
     OK(cuMemUnmap(other, 4 * MIB));
     rig.weight[10].address = 0;
-    passes(3);
-    finish();
+    weights_pass(3);
+    weights_finish();
 }
 
 static void exported_when_streamed(void)
@@ -415,7 +183,7 @@ static void exported_when_streamed(void)
         OK(cuMemCreate(&pool.handle[i], 4 * MIB, &prop, 0));
         pool_show(pool_at(&pool, i), 4 * MIB, pool.handle[i]);
     }
-    place(10, 4 * MIB);
+    weights_place(10, 4 * MIB);
     rig_until_streamed(&rig);
     OK(cuMemExportToShareableHandle(&fd, pool.handle[3], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     OK(cuMemImportFromShareableHandle(&import, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -423,11 +191,11 @@ static void exported_when_streamed(void)
     pool_show(other, 4 * MIB, import);
     rig_refill(&rig.weight[3]);
     OK(cuMemcpyHtoD(other, rig.weight[3].host, 4 * MIB));
-    passes(6);
+    weights_pass(6);
     close(fd);
     OK(cuMemUnmap(other, 4 * MIB));
     OK(cuMemRelease(import));
-    finish();
+    weights_finish();
 }
 
 /* A texture is made on a streamed weight: kernels read it from then on, and no launch names it. (A gather from another
@@ -487,7 +255,7 @@ static void texture(void)
         }
     }
     OK(cuMemFree(ids_on_device));
-    finish();
+    weights_finish();
 }
 
 /* ---- budget */
@@ -545,10 +313,10 @@ static void everything_fits(void)
     rig_open(&rig, 0);
     pool_open(&pool, 10, 4 * MIB);
     pool_map(&pool, 0, 10);
-    place(10, 4 * MIB);
-    passes(8);
+    weights_place(10, 4 * MIB);
+    weights_pass(8);
     HOLDS(rig_plans() == 0);
-    finish();
+    weights_finish();
 }
 
 /* ---- threads, captures, contexts, devices */
@@ -558,7 +326,7 @@ static void while_capturing(void)
 {
     CUstream captured;
     CUgraph graph;
-    open_streamed(12, 4 * MIB, 10, 4 * MIB);
+    weights_open(12, 4 * MIB, 10, 4 * MIB);
     OK(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
     OK(cuCtxSynchronize());
     OK(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -569,10 +337,10 @@ static void while_capturing(void)
     OK(cuStreamEndCapture(captured, &graph));
     OK(cuGraphDestroy(graph));
     pool_fill(pool_at(&pool, 2), 4 * MIB, 6);
-    passes(4);
+    weights_pass(4);
     pool_expect(pool_at(&pool, 2), 4 * MIB, 6);
     OK(cuStreamDestroy(captured));
-    finish();
+    weights_finish();
 }
 
 /* A graph writes activations in the pool: the weights around them are streamed all the same, in the next plan, too. */
@@ -587,12 +355,12 @@ static void graph_beside_weights(void)
         (void)rig_place(&rig, pool_at(&pool, i < 6 ? i : i + 1), 4 * MIB);
     }
     for (int pass = 0; pass < 10; pass++) {
-        launch_fill(pool_at(&pool, 6), (uint32_t)pass, MIB);
-        passes(1);
+        weights_fill(pool_at(&pool, 6), (uint32_t)pass, MIB);
+        weights_pass(1);
     }
     HOLDS(rig_streamed_mib() > 0);
     OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-    launch_fill(pool_at(&pool, 6), 99, MIB);
+    weights_fill(pool_at(&pool, 6), 99, MIB);
     OK(cuStreamEndCapture(rig.stream, &graph));
     OK(cuGraphInstantiate(&exec, graph, 0));
     OK(cuCtxSynchronize());
@@ -600,19 +368,19 @@ static void graph_beside_weights(void)
     rig.weight[2].address = 0;
     for (int pass = 0; pass < 12; pass++) {
         OK(cuGraphLaunch(exec, rig.stream));
-        passes(1);
+        weights_pass(1);
         pool_expect(pool_at(&pool, 6), 4 * MIB, 99);
     }
     HOLDS(rig_plans() > 1 && rig_streamed_mib() > 0);
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(graph));
-    finish();
+    weights_finish();
 }
 
 /* The context is reset with everything mapped: the end is in order, and so is what comes after. */
 static void context_gone(void)
 {
-    open_streamed(10, 4 * MIB, 10, 4 * MIB);
+    weights_open(10, 4 * MIB, 10, 4 * MIB);
     const struct pool old = pool;
     OK(cuDevicePrimaryCtxReset(rig.device));
     pool_forget(&rig);
@@ -625,9 +393,9 @@ static void context_gone(void)
     rig_open(&rig, 0);
     pool_open(&pool, 10, 4 * MIB);
     pool_map(&pool, 0, 10);
-    place(10, 4 * MIB);
-    passes(10);
-    finish();
+    weights_place(10, 4 * MIB);
+    weights_pass(10);
+    weights_finish();
 }
 
 /* Two devices: peers read by the rights that the program gave; a handle of one mapped in a reservation that was made
@@ -643,7 +411,7 @@ static void two_devices(void)
     OK(cuCtxSetCurrent(rig.context));
     pool_open(&pool, 12, 4 * MIB);
     pool_map(&pool, 0, 10);
-    place(10, 4 * MIB);
+    weights_place(10, 4 * MIB);
     rig_until_streamed(&rig);
     const CUmemAccessDesc peer = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
                                   .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -670,14 +438,14 @@ static void two_devices(void)
     pool_expect(pool_at(&pool, 11), 4 * MIB, 81);
     OK(cuMemUnmap(pool_at(&pool, 11), 4 * MIB));
     OK(cuMemRelease(handle));
-    finish();
+    weights_finish();
     rig_close(&second);
 }
 
 /* Ends with everything mapped and kernels under way. */
 static void exit_alive(void)
 {
-    open_streamed(10, 4 * MIB, 10, 4 * MIB);
+    weights_open(10, 4 * MIB, 10, 4 * MIB);
     for (unsigned i = 0; i < 10; i++) {
         rig_read(&rig, i, i, rig.stream);
     }
@@ -697,13 +465,6 @@ static const struct rig_case cases[] = {
     CASE(one_handle),
     CASE(expandable_segment),
     CASE(before_a_hole),
-    CASE(comes_home),
-    CASE(grows),
-    CASE(shrinks),
-    CASE(moves),
-    CASE(across_a_seam),
-    CASE(reused_in_place),
-    CASE(replaced_by_one),
     CASE(mapped_twice_when_streamed),
     CASE(exported_when_streamed),
     CASE(texture),
