@@ -40,7 +40,7 @@ def md5(array):
     return hashlib.md5(np.ascontiguousarray(array, np.float32).tobytes()).hexdigest()
 
 
-def measure(name, weight_bytes, step, wait, rounds=8, warm=5):
+def measure(name, weight_bytes, step, wait, rounds=8, warm=10):
     """Runs step() and prints the first pass, the mean of `rounds` later ones and the md5 of the last result."""
     start = time.time()
     step()
