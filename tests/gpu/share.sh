@@ -25,7 +25,7 @@ check() { # CONDITION WHAT
 
 timeout 90 python3 "$client" >"$out/share.plain" 2>&1
 for i in 1 2; do
-    LD_PRELOAD=$lib OVERSHOT_SHARE=$name OVERSHOT_BUDGET=2G OVERSHOT_TIERS=streamed OVERSHOT_SUMMARY=1 OVERSHOT_LOG=info \
+    LD_PRELOAD=$lib OVERSHOT_SHARE=$name OVERSHOT_BUDGET=8G OVERSHOT_TIERS=streamed OVERSHOT_SUMMARY=1 OVERSHOT_LOG=info \
         OVERSHOT_LOG_FILE=$out/share.log.$i timeout 120 python3 "$client" >"$out/share.out.$i" 2>&1 &
 done
 most=0

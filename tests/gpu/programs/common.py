@@ -19,7 +19,9 @@ def build(kind, config, torch):
     def leave_empty(self, *_, **__):
         return None
 
-    kind._init_weights = leave_empty
+    for parent in kind.__mro__:
+        if "_init_weights" in vars(parent):
+            parent._init_weights = leave_empty
     for layer in (torch.nn.Linear, torch.nn.Embedding):
         layer.reset_parameters = leave_empty
     return fill(kind(config), torch)
