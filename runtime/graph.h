@@ -116,6 +116,7 @@ struct ov_graph {
     uint64_t decided; /* ov_graphs_version when `way` was decided; 0: never */
     uint64_t cleared; /* the same, when all that it touches was taken out of the ring */
     enum ov_graph_way way;
+    bool met;       /* it was launched while a plan stood */
     uint32_t *unit; /* of all nodes; see ov_graph_node.unit */
     uint32_t units, unit_room;
     struct ov_graph_turn turn;
