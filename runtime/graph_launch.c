@@ -244,7 +244,7 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
         return result;
     }
     launch->graph = graph;
-    result = follow(graph, launch->stream);
+    result = graph->engine != NULL ? follow(graph, launch->stream) : CUDA_SUCCESS;
     for (int round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
         enum served served = serve(launch, &result);
         if (served == SERVED) {
@@ -268,7 +268,7 @@ void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
         engine->ring.turned_by = graph;
         pthread_mutex_unlock(&engine->lock);
     }
-    if (graph != NULL && result == CUDA_SUCCESS) {
+    if (engine != NULL && result == CUDA_SUCCESS) {
         record(graph, launch->stream);
     }
     ov_gate_leave();
