@@ -24,6 +24,7 @@ sim.load.host_ratio        1.05   ratio         load_host_ratio 130M load_stream
 sim.sparse.speedup         5      ratio         sparse_speedup 200M table_in_place table_not_in_place
 store.rss_ratio            1.02   ratio         rss_ratio 420M all_pinned
 store.share.rss_ratio      1.05   ratio         share_ratio 4
+graph.instantiate.overhead 2.5    ratio         instantiate_overhead 20M some_streamed
 launch.instructions        700    instructions  launch_instructions 20M some_streamed
 launch.instructions.idle   300    instructions  launch_instructions 1G never_exceeded
 '
@@ -206,6 +207,23 @@ launch_instructions() { # BUDGET EXPECTED
     }
     awk -v a="$(cat "$work/instructions.200")" -v b="$(cat "$work/instructions.1200")" \
         'BEGIN { if (a <= 0 || b <= a) exit 1; printf "%.0f", (b - a) / 1000 }'
+}
+
+# What it takes to make an executable graph of 2000 nodes and to launch it once, in virtual time, over the same without
+# overshot. With it, that is the program's own, one of a clone with copies in it, and all that is asked of the nodes.
+instantiate_overhead() { # BUDGET EXPECTED
+    local graphs run arguments=(tests/kernels/images/probe.fatbin 6 2097152 8)
+    for graphs in 2 12; do
+        SIM_REPORT=$work/with.$graphs preloaded "$work/output" "$@" \
+            "$out/tests/tools/launches" "${arguments[@]}" "$graphs" 2000 &&
+            SIM_REPORT=$work/without.$graphs measured "$work/output.plain" \
+                "$out/tests/tools/launches" "${arguments[@]}" "$graphs" 2000 || return 1
+    done
+    for run in with without; do
+        awk -v a="$(number virtual_ns "$work/$run.2")" -v b="$(number virtual_ns "$work/$run.12")" \
+            'BEGIN { printf "%.0f ", (b - a) / 10 }'
+    done >"$work/instantiate"
+    awk '{ printf "%.4f", $1 / $2 }' "$work/instantiate"
 }
 
 within() { # NAME VALUE LIMIT

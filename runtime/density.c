@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "graph.h"
 #include "log.h"
 
 /* Of what copying it would take, reading a unit in place may take so much in a cycle. In between stays as it is. */
@@ -120,6 +121,7 @@ static void end_test(struct ov_engine *engine, const struct ov_unit *unit)
         uint32_t timed = OV_UNIT_TIMED;
         (void)atomic_compare_exchange_strong(&engine->arena.unit[p], &timed, near ? OV_UNIT_NEAR : 0);
     }
+    ov_graphs_stale();
     engine->density.tests--;
 }
 
@@ -376,6 +378,20 @@ static void begin_tests(struct ov_engine *engine)
             atomic_store_explicit(&engine->arena.unit[p], OV_UNIT_TIMED, memory_order_relaxed);
         }
     }
+    ov_graphs_stale();
+}
+
+bool ov_density_meet(struct ov_engine *engine, uint64_t address)
+{
+    uint32_t unit = ov_density_unit(engine, address);
+    if (unit == 0 || engine->ring.unit[unit - 1].tier != OV_TIER_HOST || !engine->ring.unit[unit - 1].sparse) {
+        return false;
+    }
+    uint32_t met = ++engine->density.met;
+    if ((met & (met - 1)) == 0) {
+        begin_tests(engine);
+    }
+    return true;
 }
 
 void ov_density_test(struct ov_engine *engine)

@@ -54,6 +54,7 @@ struct ov_density {
     struct ov_timing *timing;    /* a queue */
     uint32_t first, count, room; /* room: how many have their events */
     uint32_t tests;              /* units that are put to the test */
+    uint32_t met;                /* graphs that use them */
     uint32_t quiet, wait;        /* quiet points since the last tests began; how many until the next */
     double device_bytes_per_s;   /* at most; 0: not known */
     double link_bytes_per_s;     /* of copies of single pages, as long as nothing was streamed; 0: not known */
@@ -79,6 +80,9 @@ void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const stru
                       const uint32_t *run, size_t count, double cycles);
 /* After a plan was brought about: units that are host-mapped because they are read in part are put to the test; */
 void ov_density_test(struct ov_engine *engine);
+/* when a graph comes up that uses an address in one of them (true), at the first such graph and whenever their number
+ * has doubled; it is replayed as long as the test lasts; */
+bool ov_density_meet(struct ov_engine *engine, uint64_t address);
 /* at a quiet point: they are again if it is time. */
 void ov_density_quiet(struct ov_engine *engine);
 /* Says in engine->last_plan what is host-mapped because it is read in part. */

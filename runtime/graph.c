@@ -22,6 +22,15 @@ struct ov_graph *ov_graph_find(CUgraphExec exec)
     return graph;
 }
 
+void ov_graphs_each(void (*each)(struct ov_graph *graph, void *context), void *context)
+{
+    pthread_mutex_lock(&lock);
+    for (struct ov_graph *graph = graphs; graph != NULL; graph = graph->hh.next) {
+        each(graph, context);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static void drop_contents(struct ov_graph *graph)
 {
     ov_graph_turn_end(graph);
@@ -31,6 +40,11 @@ static void drop_contents(struct ov_graph *graph)
         graph->clone = NULL;
     }
     ov_graph_undecided(graph);
+}
+
+static void forget_neighbour(struct ov_graph *graph, void *gone)
+{
+    ov_graph_turn_forget(graph, gone);
 }
 
 /* Nobody knows it as a neighbour any more. It is not in the table. */
@@ -44,11 +58,7 @@ static void leave_neighbours(const struct ov_graph *gone)
     if (engine->ring.turned_by == gone) {
         engine->ring.turned_by = NULL;
     }
-    pthread_mutex_lock(&lock);
-    for (struct ov_graph *graph = graphs; graph != NULL; graph = graph->hh.next) {
-        ov_graph_turn_forget(graph, gone);
-    }
-    pthread_mutex_unlock(&lock);
+    ov_graphs_each(forget_neighbour, (void *)(uintptr_t)gone);
     pthread_mutex_unlock(&engine->lock);
 }
 
@@ -202,17 +212,18 @@ void ov_graph_destroying(CUgraphExec exec)
     }
 }
 
-void ov_graphs_forget(const struct ov_engine *engine)
+static void forget_engine(struct ov_graph *graph, void *engine)
 {
-    pthread_mutex_lock(&lock);
-    for (struct ov_graph *graph = graphs; graph != NULL; graph = graph->hh.next) {
-        if (graph->engine == engine) {
-            ov_graph_turn_drop(graph);
-            graph->engine = NULL;
-            ov_graph_undecided(graph);
-            graph->done = NULL; /* went with its context */
-            graph->recorded = false;
-        }
+    if (graph->engine == engine) {
+        ov_graph_turn_drop(graph);
+        ov_graph_undecided(graph);
+        graph->engine = NULL;
+        graph->done = NULL; /* went with its context */
+        graph->recorded = false;
     }
-    pthread_mutex_unlock(&lock);
+}
+
+void ov_graphs_forget(struct ov_engine *engine)
+{
+    ov_graphs_each(forget_engine, engine);
 }

@@ -91,6 +91,8 @@ struct ov_graph_turn {
     uint64_t begins, ends; /* of its neighbours, as they were then */
     struct ov_graph_schedule schedule;
     struct ov_turn ring;
+    size_t nodes;      /* of exec, if it is not the program's own */
+    uint64_t launched; /* number of its last launch */
     unsigned reshaped; /* times it was made anew for its neighbours' sake */
 };
 
@@ -116,6 +118,7 @@ struct ov_graph {
     uint64_t decided; /* ov_graphs_version when `way` was decided; 0: never */
     uint64_t cleared; /* the same, when all that it touches was taken out of the ring */
     enum ov_graph_way way;
+    bool met;       /* it was launched while a plan stood */
     uint32_t *unit; /* of all nodes; see ov_graph_node.unit */
     uint32_t units, unit_room;
     struct ov_graph_turn turn;
@@ -141,8 +144,10 @@ static inline void ov_graphs_stale(void)
 /* ---- graph.c ---- */
 /* The graph behind a handle of the program, NULL: not known. */
 struct ov_graph *ov_graph_find(CUgraphExec exec);
+/* Calls each() for every graph, with the table locked. */
+void ov_graphs_each(void (*each)(struct ov_graph *graph, void *context), void *context);
 /* The engine is about to be closed: its graphs forget it, and what was made of its ring. */
-void ov_graphs_forget(const struct ov_engine *engine);
+void ov_graphs_forget(struct ov_engine *engine);
 /* After a change of its model: finds out again whose memory it touches, and how it can be launched. */
 void ov_graph_settle(struct ov_graph *graph);
 /* It is launched as it is from now on. */

@@ -71,12 +71,25 @@ static enum ov_graph_way judge(struct ov_graph *graph, bool foreign)
             continue;
         }
         prepare(node, &launch, &touches);
-        fits = ov_launch_fits(engine, &launch, &touches, is_foreign(engine, node, foreign)) && fits;
+        bool timed;
+        fits = ov_launch_fits(engine, &launch, &touches, is_foreign(engine, node, foreign), &timed) && fits;
         fits = add_units(graph, node, &launch) && fits;
-        watch = watch || (engine->over_budget && ov_launch_wants_watch(engine, &launch));
+        watch = watch || timed || (engine->over_budget && ov_launch_wants_watch(engine, &launch));
     }
     bool replays = !graph->pinned && graph->replayable;
     return !fits || (watch && replays) ? OV_GRAPH_REPLAY : graph->units > 0 ? OV_GRAPH_TURN : OV_GRAPH_PLAIN;
+}
+
+/* What was only read in part so far may be read whole from now on. */
+static void meet(struct ov_graph *graph)
+{
+    bool met = graph->met;
+    graph->met = true;
+    for (uint32_t i = 0; i < graph->model.count && !met; i++) {
+        for (uint32_t t = 0; t < graph->model.node[i].touches && !met; t++) {
+            met = ov_density_meet(graph->engine, graph->model.node[i].touch[t].address);
+        }
+    }
 }
 
 static void decide(struct ov_graph *graph)
@@ -94,6 +107,8 @@ static void decide(struct ov_graph *graph)
     }
     bool foreign = ov_launch_is_foreign(engine);
     pthread_mutex_lock(&engine->lock);
+    meet(graph);
+    graph->decided = atomic_load_explicit(&ov_graphs_version, memory_order_relaxed);
     graph->way = judge(graph, foreign);
     if (engine->learning && graph->way != OV_GRAPH_REPLAY) {
         ov_graph_log(graph);
@@ -229,7 +244,7 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
         return result;
     }
     launch->graph = graph;
-    result = follow(graph, launch->stream);
+    result = graph->engine != NULL ? follow(graph, launch->stream) : CUDA_SUCCESS;
     for (int round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
         enum served served = serve(launch, &result);
         if (served == SERVED) {
@@ -253,7 +268,7 @@ void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
         engine->ring.turned_by = graph;
         pthread_mutex_unlock(&engine->lock);
     }
-    if (graph != NULL && result == CUDA_SUCCESS) {
+    if (engine != NULL && result == CUDA_SUCCESS) {
         record(graph, launch->stream);
     }
     ov_gate_leave();

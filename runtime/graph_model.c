@@ -22,7 +22,9 @@ bool ov_graph_node_scan(struct ov_graph_node *node, const CUDA_KERNEL_NODE_PARAM
     node->context = params->ctx;
     node->kernel = ov_kernel_of(launch.function);
     ov_scan(node->kernel, &launch, &touches);
-    node->incomplete = touches.incomplete;
+    bool shown = launch.params != NULL || launch.extra != NULL;
+    bool takes_none = node->kernel != NULL && !node->kernel->opaque && node->kernel->slot_count == 0;
+    node->incomplete = touches.incomplete || (!shown && !takes_none);
     node->exposed = touches.exposed;
     free(node->touch);
     node->touch = NULL;

@@ -22,7 +22,12 @@
 /* Bytes of one copy node at most. */
 #define PIECE_BYTES ((size_t)1 << 30)
 
-static _Atomic uint64_t turns;
+/* Nodes of all graphs that turn a ring, at most: the driver holds some hundred bytes of host and device memory for
+ * each. Above that, the one that was launched longest ago goes, and is made anew when it is launched again. */
+#define NODES_MOST ((size_t)1 << 18)
+
+static _Atomic uint64_t turns, launches;
+static _Atomic size_t nodes_held;
 
 /* A node while the graph is made: the model's, or a copy. */
 struct element {
@@ -365,6 +370,8 @@ static bool set_enabled(const struct ov_graph *graph)
 
 static void drop_exec(struct ov_graph_turn *turn)
 {
+    nodes_held -= turn->nodes;
+    turn->nodes = 0;
     if (turn->graph != NULL) {
         (void)ov_cu->cuGraphExecDestroy(turn->exec);
         (void)ov_cu->cuGraphDestroy(turn->graph);
@@ -391,6 +398,8 @@ static bool finish(struct making *m)
     }
     turn->graph = m->work;
     turn->node = m->node;
+    turn->nodes = graph->model.count + m->copies;
+    nodes_held += turn->nodes;
     m->work = NULL;
     m->node = NULL;
     return set_enabled(graph);
@@ -424,8 +433,37 @@ static void adopt(struct making *m)
            turn->schedule.needs, turn->schedule.lefts);
 }
 
+struct oldest {
+    const struct ov_graph *except;
+    struct ov_graph *graph;
+};
+
+static void find_oldest(struct ov_graph *graph, void *context)
+{
+    struct oldest *oldest = context;
+    if (graph != oldest->except && graph->engine == oldest->except->engine && graph->turn.nodes > 0 &&
+        (oldest->graph == NULL || graph->turn.launched < oldest->graph->turn.launched)) {
+        oldest->graph = graph;
+    }
+}
+
+static void keep_within_limit(struct ov_graph *graph)
+{
+    struct oldest oldest = {graph, graph};
+    /* Not while another thread launches one of them. */
+    while (!graph->engine->ring.turning && nodes_held + graph->model.count > NODES_MOST && oldest.graph != NULL) {
+        oldest.graph = NULL;
+        ov_graphs_each(find_oldest, &oldest);
+        if (oldest.graph != NULL) {
+            ov_log_once(OV_LOG_INFO, "graphs with copies in them hold %zu nodes: the oldest are given up", nodes_held);
+            ov_graph_turn_drop(oldest.graph);
+        }
+    }
+}
+
 static bool make(struct making *m)
 {
+    keep_within_limit(m->graph);
     bool done = m->schedule.loads == 0
                     ? take_own(m)
                     : ov_cu->cuGraphClone(&m->work, m->graph->clone) == CUDA_SUCCESS &&
@@ -452,6 +490,7 @@ void ov_graph_turn_notice(struct ov_graph *graph)
 {
     struct ov_ring *ring = &graph->engine->ring;
     struct ov_graph *before = ring->last_turn != 0 ? ring->turned_by : NULL;
+    graph->turn.launched = ++launches;
     see(&graph->before, before);
     if (before != NULL) {
         see(&before->after, graph);

@@ -186,10 +186,12 @@ static void judge(struct ov_engine *engine, struct ov_launch *launch, const stru
     }
 }
 
-bool ov_launch_fits(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign)
+bool ov_launch_fits(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign,
+                    bool *timed)
 {
     struct verdict verdict;
     judge(engine, launch, touches, foreign, &verdict);
+    *timed = verdict.timed != 0;
     return verdict.take_outs == 0 && verdict.trials == 0;
 }
 

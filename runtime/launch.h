@@ -11,9 +11,10 @@
 #include "scan.h"
 
 /* Whether the launch could be made at once: no trial, no unit that has to leave the ring. launch->units and unit[] are
- * the streamed ones that it uses. `foreign`: it runs in another context than the engine's. Under the engine's lock;
- * launch->kernel is set, launch->watch is NULL. */
-bool ov_launch_fits(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign);
+ * the streamed ones that it uses; timed: its time is asked for (density.h). `foreign`: it runs in another context than
+ * the engine's. Under the engine's lock; launch->kernel is set, launch->watch is NULL. */
+bool ov_launch_fits(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches, bool foreign,
+                    bool *timed);
 /* Takes all that the launch uses, may write or may reach out of the ring. In an exclusive section; launch as above. */
 CUresult ov_launch_clear(struct ov_engine *engine, struct ov_launch *launch, const struct ov_touches *touches,
                          bool foreign);

@@ -1,7 +1,9 @@
 /*
- * launches IMAGE WEIGHTS BYTES PASSES LAUNCHES : reads each of WEIGHTS weights of BYTES once a pass, then makes
+ * launches IMAGE WEIGHTS BYTES PASSES LAUNCHES [NODES] : reads each of WEIGHTS weights of BYTES once a pass, then makes
  * LAUNCHES launches of a kernel with ten parameters that reads none of them. Five of the ten are addresses of
- * activations: buffers that every pass changes. bench.sh counts what the launches cost: the difference of two runs.
+ * activations: buffers that every pass changes. With NODES, LAUNCHES graphs instead, each made, launched once and
+ * destroyed: NODES kernels in a chain that read a few words of a weight, the weights one after the other.
+ * bench.sh counts what the launches cost: the difference of two runs.
  */
 #include <cuda.h>
 #include <stdint.h>
@@ -98,10 +100,45 @@ static void run_passes(const struct functions *function, const struct weights *w
     }
 }
 
+static CUgraph build_graph(CUfunction copy, const struct weights *weights, CUdeviceptr out, long nodes)
+{
+    CUgraph graph;
+    CUgraphNode last = NULL;
+    uint64_t words = WORDS;
+    check(cuGraphCreate(&graph, 0), "cuGraphCreate");
+    for (long i = 0; i < nodes; i++) {
+        const CUDA_KERNEL_NODE_PARAMS params = {
+            .func = copy,
+            .gridDimX = 1,
+            .gridDimY = 1,
+            .gridDimZ = 1,
+            .blockDimX = 64,
+            .blockDimY = 1,
+            .blockDimZ = 1,
+            .kernelParams = (void *[]){&weights->address[i * weights->count / nodes], &out, &words},
+        };
+        check(cuGraphAddKernelNode(&last, graph, &last, i > 0, &params), "cuGraphAddKernelNode");
+    }
+    return graph;
+}
+
+static void run_graphs(CUfunction copy, const struct weights *weights, CUdeviceptr out, long count, long nodes)
+{
+    CUgraph graph = build_graph(copy, weights, out, nodes);
+    for (long i = 0; i < count; i++) {
+        CUgraphExec exec;
+        check(cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
+        check(cuGraphLaunch(exec, NULL), "cuGraphLaunch");
+        check(cuCtxSynchronize(), "cuCtxSynchronize");
+        check(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+    }
+    check(cuGraphDestroy(graph), "cuGraphDestroy");
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 6) {
-        fprintf(stderr, "usage: launches IMAGE WEIGHTS BYTES PASSES LAUNCHES\n");
+    if (argc != 6 && argc != 7) {
+        fprintf(stderr, "usage: launches IMAGE WEIGHTS BYTES PASSES LAUNCHES [NODES]\n");
         return 4;
     }
     long count = atol(argv[2]), passes = atol(argv[4]), launches = atol(argv[5]);
@@ -133,7 +170,11 @@ int main(int argc, char **argv)
         weights.address[i] = upload(bytes, (int)i);
     }
     run_passes(&function, &weights, buffer, passes);
-    run_launches(function.ten, buffer, launches);
+    if (argc == 7) {
+        run_graphs(function.copy, &weights, buffer[0], launches, atol(argv[6]));
+    } else {
+        run_launches(function.ten, buffer, launches);
+    }
 
     for (long i = 0; i < count; i++) {
         check(cuMemFree(weights.address[i]), "cuMemFree");
