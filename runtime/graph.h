@@ -87,6 +87,7 @@ struct ov_graph_turn {
     bool unchecked;        /* the graph may read other units by now */
     uint64_t version;      /* ov_graphs_version when it was last found to be right */
     uint64_t made_of;      /* digest of the units, their places and their masters */
+    uint64_t made_for;     /* the same of units that only others read */
     uint64_t refused;      /* the same, when it could not be made */
     uint64_t begins, ends; /* of its neighbours, as they were then */
     struct ov_graph_schedule schedule;

@@ -325,27 +325,49 @@ static void mix(uint64_t *digest, uint64_t value)
     *digest ^= *digest >> 29;
 }
 
-/* Of all that the copies rest on. */
+/* Of all that a copy of the unit rests on, now. */
+static void mix_unit(uint64_t *digest, const struct ov_engine *engine, uint32_t index)
+{
+    mix(digest, index);
+    if (index >= engine->ring.unit_count) {
+        return;
+    }
+    const struct ov_unit *unit = &engine->ring.unit[index];
+    mix(digest, (uint64_t)unit->first << 32 | unit->pages);
+    mix(digest, (uint64_t)unit->tier << 32 | unit->ring_page);
+    for (uint32_t done = 0; done < unit->pages;) {
+        struct ov_piece piece = ov_master_piece(&engine->arena, unit->first + done, unit->pages - done);
+        mix(digest, piece.address);
+        done += piece.pages > 0 ? piece.pages : unit->pages;
+    }
+}
+
+/* Of all that the copies for the graph's own nodes rest on. */
 static uint64_t digest_of(const struct ov_graph *graph)
 {
-    const struct ov_ring *ring = &graph->engine->ring;
-    uint64_t digest = ring->window;
+    uint64_t digest = graph->engine->ring.window;
     for (uint32_t n = 0; n < graph->model.count; n++) {
         const struct ov_graph_node *node = &graph->model.node[n];
         mix(&digest, node->units);
         for (uint32_t i = 0; i < node->units; i++) {
-            const struct ov_unit *unit = &ring->unit[graph->unit[node->unit + i]];
-            mix(&digest, graph->unit[node->unit + i]);
-            mix(&digest, (uint64_t)unit->first << 32 | unit->pages);
-            mix(&digest, unit->ring_page);
-            for (uint32_t done = 0; done < unit->pages;) {
-                struct ov_piece piece = ov_master_piece(&graph->engine->arena, unit->first + done, unit->pages - done);
-                mix(&digest, piece.address);
-                done += piece.pages > 0 ? piece.pages : unit->pages;
-            }
+            mix_unit(&digest, graph->engine, graph->unit[node->unit + i]);
         }
     }
     return digest != 0 ? digest : 1;
+}
+
+/* The same for units of others: that it brings in for the next launch, or leaves where they are. */
+static uint64_t digest_of_others(const struct ov_graph *graph)
+{
+    const struct ov_graph_schedule *schedule = &graph->turn.schedule;
+    uint64_t digest = 1;
+    for (uint32_t i = schedule->tail; i < schedule->loads; i++) {
+        mix_unit(&digest, graph->engine, schedule->load[i].unit);
+    }
+    for (uint32_t i = 0; i < schedule->keeps; i++) {
+        mix_unit(&digest, graph->engine, schedule->kept[i]);
+    }
+    return digest;
 }
 
 static bool update(struct ov_graph_turn *turn, CUgraph work)
@@ -551,7 +573,7 @@ bool ov_graph_turn_make(struct ov_graph *graph)
         return true;
     }
     uint64_t made_of = digest_of(graph);
-    right = right && turn->made_of == made_of;
+    right = right && turn->made_of == made_of && turn->made_for == digest_of_others(graph);
     bool captures = atomic_load(&ov_captures) != 0; /* nothing is made while somebody captures */
     if (!right && (captures || (turn->refused == made_of && !turn->outdated))) {
         return false;
@@ -568,6 +590,7 @@ bool ov_graph_turn_make(struct ov_graph *graph)
     turn->version = graph->decided;
     turn->unchecked = false;
     turn->made_of = made_of;
+    turn->made_for = digest_of_others(graph);
     return true;
 }
 

@@ -393,15 +393,16 @@ static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn
     return result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(stream, ring->handed, 0) : result;
 }
 
-/* Nothing was done since the last graph, in the same stream, and it left what this one needs; or it was this one, whose
- * launches follow each other anyway. */
+/* Nothing was done since the last graph, in the same stream, or it was this one, whose launches follow each other
+ * anyway; and it left what this one needs. */
 static bool follows(struct ov_ring *ring, const struct ov_turn *turn, CUstream stream)
 {
-    bool ready = ring->last_turn != 0 && ring->turned_lane == lane_of(ring, stream)->id;
+    bool ready =
+        ring->last_turn != 0 && (ring->last_turn == turn->id || ring->turned_lane == lane_of(ring, stream)->id);
     for (uint32_t i = 0; i < turn->needs && ready; i++) {
         ready = ring->unit[turn->need[i]].loaded;
     }
-    return ready || ring->last_turn == turn->id;
+    return ready;
 }
 
 enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream)
