@@ -47,19 +47,22 @@ static void forget_neighbour(struct ov_graph *graph, void *gone)
     ov_graph_turn_forget(graph, gone);
 }
 
-/* Nobody knows it as a neighbour any more. It is not in the table. */
-static void leave_neighbours(const struct ov_graph *gone)
+/* Nobody knows it as a neighbour any more, on any device: it may have been changed to use another's memory, or none.
+ * It is not in the table. */
+static void leave_neighbours(struct ov_graph *gone)
 {
-    struct ov_engine *engine = gone->engine;
-    if (engine == NULL) {
-        return;
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *engine = ov_engine_at(slice);
+        if (engine == NULL) {
+            continue;
+        }
+        pthread_mutex_lock(&engine->lock);
+        if (engine->ring.turned_by == gone) {
+            engine->ring.turned_by = NULL;
+        }
+        ov_graphs_each(forget_neighbour, gone);
+        pthread_mutex_unlock(&engine->lock);
     }
-    pthread_mutex_lock(&engine->lock);
-    if (engine->ring.turned_by == gone) {
-        engine->ring.turned_by = NULL;
-    }
-    ov_graphs_each(forget_neighbour, (void *)(uintptr_t)gone);
-    pthread_mutex_unlock(&engine->lock);
 }
 
 static void free_graph(struct ov_graph *graph)
