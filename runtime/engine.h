@@ -86,7 +86,7 @@ struct ov_engine {
 
 extern const struct ov_driver *ov_cu; /* constant after attach */
 extern struct ov_options ov_opt;      /* constant after attach */
-extern _Atomic int ov_captures;       /* stream captures under way in the process */
+extern _Atomic int ov_captures;       /* stream captures under way in the process (capture.c) */
 
 /* The engine of the current context's device, made if need be; NULL: no current context, or a device that is not
  * managed (then the caller passes through). */
@@ -152,6 +152,9 @@ void ov_note_foreign(struct ov_engine *engine, CUcontext context);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);
+/* Captures that began in it, or in a stream of the context, are over (capture.c). */
+void ov_capture_stream_closing(CUstream stream);
+void ov_capture_context_closing(CUcontext context, CUdevice device); /* NULL: the device's */
 /* Memory that the driver gives by cuMemAlloc and takes by cuMemFree is not to be had while the caller's thread, or in
  * global mode any thread, captures: such a call fails and breaks the capture. What the driver would say to one, and
  * what it would do to the capture. Free of a driver call while nobody captures. */

@@ -88,6 +88,7 @@ void ov_stand_down(const char *library, bool starting)
 
 void ov_stream_closing(CUstream stream)
 {
+    ov_capture_stream_closing(stream);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL && (engine->armed || atomic_load(&engine->pools.idle_count) > 0)) {
@@ -112,6 +113,7 @@ static void forget_foreign(struct ov_engine *engine, CUcontext context)
 
 void ov_context_closing(CUcontext context, CUdevice device)
 {
+    ov_capture_context_closing(context, device);
     ov_zerocopy_context_closing(context, device);
     ov_ipc_context_closing(context, device);
     for (int slice = 0; slice < OV_DEVICES; slice++) {

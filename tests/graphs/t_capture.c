@@ -306,6 +306,54 @@ static void broken_by_the_program(void)
     finish();
 }
 
+/* Ends of captures that are none, while another stream captures: that one goes on, and is not disturbed. */
+static void ended_too_often(void)
+{
+    CUgraph graph, none;
+    CUstream other;
+    prepare();
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (int round = 0; round < 3; round++) {
+        OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        rig_read(&rig, 0, 0, rig.stream);
+        say("end of none", cuStreamEndCapture(other, &none));
+        struct rig_weight *weight = &rig.weight[round];
+        rig_refill(weight);
+        OK(cuMemcpyHtoDAsync(weight->address, weight->host, weight->bytes, other));
+        for (unsigned i = 1; i <= COUNT; i++) {
+            rig_read(&rig, i, i, rig.stream);
+        }
+        say("end", cuStreamEndCapture(rig.stream, &graph));
+        say("end again", cuStreamEndCapture(rig.stream, &none));
+        OK(cuStreamSynchronize(other));
+        replay(&rig, make_exec(graph), 2);
+    }
+    OK(cuStreamDestroy(other));
+    finish();
+}
+
+/* A stream goes while it captures; weights are streamed afterwards as before. */
+static void destroyed_while_open(void)
+{
+    CUstream other;
+    prepare();
+    for (int round = 0; round < 3; round++) {
+        OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+        OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+        rig_read(&rig, 0, 0, other);
+        say("destroyed", cuStreamDestroy(other));
+    }
+    struct rig_weight *weight = &rig.weight[1];
+    rig_refill(weight);
+    OK(cuMemcpyHtoD(weight->address, weight->host, weight->bytes));
+    unsigned plans = with_shim() ? rig_plans() : 0;
+    for (int round = 0; round < 24; round++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    HOLDS(!with_shim() || rig_plans() > plans);
+    finish();
+}
+
 /* Relaxed for the time of a call: a call that the capture would refuse. */
 static void mode_exchanged(void)
 {
@@ -398,9 +446,9 @@ static void open_all_the_time(void)
     {               \
 #name, name \
     }
-static const struct rig_case cases[] = {CASE(fork_and_join),         CASE(into_a_graph),   CASE(asked_about),
-                                        CASE(broken_by_the_program), CASE(mode_exchanged), CASE(four_threads),
-                                        CASE(open_all_the_time)};
+static const struct rig_case cases[] = {CASE(fork_and_join),         CASE(into_a_graph),    CASE(asked_about),
+                                        CASE(broken_by_the_program), CASE(mode_exchanged),  CASE(four_threads),
+                                        CASE(open_all_the_time),     CASE(ended_too_often), CASE(destroyed_while_open)};
 
 int main(int argc, char **argv)
 {
