@@ -102,7 +102,7 @@ void ov_graph_pin(struct ov_graph *graph, const char *why)
 void ov_graph_settle(struct ov_graph *graph)
 {
     graph->engine = NULL;
-    graph->spans = false;
+    graph->spans = graph->unsettled = false;
     ov_graph_undecided(graph);
     for (uint32_t i = 0; i < graph->model.count; i++) {
         const struct ov_graph_node *node = &graph->model.node[i];

@@ -112,6 +112,7 @@ struct ov_graph {
     struct ov_graph_model model;
     struct ov_engine *engine; /* whose memory it touches; NULL: nobody's */
     bool spans;               /* it touches the memory of several */
+    bool unsettled;           /* nodes were changed since these were found out, which is done at the next launch */
     CUevent done;             /* recorded after each launch that was looked at */
     bool recorded;
     bool followed; /* launches before the first recorded one were waited for */

@@ -244,6 +244,9 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
         return result;
     }
     launch->graph = graph;
+    if (graph->unsettled) {
+        ov_graph_settle(graph);
+    }
     result = graph->engine != NULL ? follow(graph, launch->stream) : CUDA_SUCCESS;
     for (int round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
         enum served served = serve(launch, &result);

@@ -478,13 +478,16 @@ void ov_graph_model_free(struct ov_graph_model *model)
     memset(model, 0, sizeof *model);
 }
 
-uint32_t ov_graph_model_find(const struct ov_graph_model *model, CUgraphNode program)
+uint32_t ov_graph_model_find(struct ov_graph_model *model, CUgraphNode program)
 {
-    uint32_t i = 0;
-    while (i < model->count && model->node[i].program != program) {
-        i++;
+    for (uint32_t i = 0; i < model->count; i++) {
+        uint32_t at = (uint32_t)(((uint64_t)model->next + i) % model->count);
+        if (model->node[at].program == program) {
+            model->next = at + 1;
+            return at;
+        }
     }
-    return i;
+    return model->count;
 }
 
 bool ov_graph_model_same_shape(const struct ov_graph_model *a, const struct ov_graph_model *b)
@@ -547,8 +550,28 @@ struct ov_graph_node *ov_graph_model_append(struct ov_graph_model *model)
     return &model->node[at];
 }
 
-bool ov_graph_model_absorb(struct ov_graph_model *model, struct ov_graph_model *other)
+/* Appended nodes stand behind all others, and no edge names them. */
+static void drop_within(struct ov_graph_model *model, CUgraphNode within)
 {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < model->count; i++) {
+        if (model->node[i].within == within) {
+            free(model->node[i].touch);
+            free(model->node[i].copy);
+            continue;
+        }
+        if (kept != i) {
+            model->node[kept] = model->node[i];
+            model->order[kept] = kept;
+        }
+        kept++;
+    }
+    model->count = kept;
+}
+
+bool ov_graph_model_absorb(struct ov_graph_model *model, CUgraphNode within, struct ov_graph_model *other)
+{
+    drop_within(model, within);
     bool done = true;
     for (uint32_t i = 0; i < other->count && done; i++) {
         struct ov_graph_node *node = ov_graph_model_append(model);
@@ -557,6 +580,7 @@ bool ov_graph_model_absorb(struct ov_graph_model *model, struct ov_graph_model *
             *node = other->node[i];
             node->parent = 0;
             node->program = NULL;
+            node->within = within;
             other->node[i].touch = NULL;
             other->node[i].copy = NULL;
         }

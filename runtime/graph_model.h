@@ -30,6 +30,7 @@ struct ov_graph_node {
     CUgraph graph;       /* that holds it */
     CUgraph child;       /* of a child graph node */
     uint32_t parent;     /* 1 + index, 0: top level */
+    CUgraphNode within;  /* appended as part of this node of the program, of which no more is known; else NULL */
     CUgraphNodeType type;
     bool enabled;
     bool incomplete;   /* kernel: parameters that cannot be seen; others: what it does cannot be seen */
@@ -51,6 +52,7 @@ struct ov_graph_edge {
 struct ov_graph_model {
     struct ov_graph_node *node;
     uint32_t count, room;
+    uint32_t next;              /* where a search begins: changes often come in order */
     struct ov_graph_edge *edge; /* by `to`, then by `from` */
     uint32_t edge_count, edge_room;
     uint32_t *order;
@@ -62,17 +64,17 @@ struct ov_graph_model {
 bool ov_graph_model_read(struct ov_graph_model *model, CUgraph graph, CUgraph names);
 void ov_graph_model_free(struct ov_graph_model *model);
 /* Index of the node that the program calls `program`, or count. */
-uint32_t ov_graph_model_find(const struct ov_graph_model *model, CUgraphNode program);
+uint32_t ov_graph_model_find(struct ov_graph_model *model, CUgraphNode program);
 /* Whether both have the same kinds of nodes and the same edges, place by place. */
 bool ov_graph_model_same_shape(const struct ov_graph_model *a, const struct ov_graph_model *b);
 /* The nodes of a clone of the model's graph, place by place, into node[]. False: they do not match. */
 bool ov_graph_model_match(const struct ov_graph_model *model, CUgraph clone, CUgraphNode *node);
 bool ov_graph_has_edge(const struct ov_graph_model *model, uint32_t from, uint32_t to);
 
-/* For what is only known as a whole: one more node, in front of none; all nodes of another model, which is empty then.
- * NULL, false: memory ran out. */
+/* For what is only known as a whole: one more node, in front of none; all nodes of another model, which is empty then,
+ * in place of those that were within the same node before. NULL, false: memory ran out. */
 struct ov_graph_node *ov_graph_model_append(struct ov_graph_model *model);
-bool ov_graph_model_absorb(struct ov_graph_model *model, struct ov_graph_model *other);
+bool ov_graph_model_absorb(struct ov_graph_model *model, CUgraphNode within, struct ov_graph_model *other);
 
 /* What a node does from now on. False: memory ran out. */
 bool ov_graph_node_scan(struct ov_graph_node *node, const CUDA_KERNEL_NODE_PARAMS *params);

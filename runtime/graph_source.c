@@ -89,9 +89,20 @@ static bool add(CUgraphExec handle, const struct source *source)
     return true;
 }
 
+static void forget_node(CUgraphExec handle, CUgraphNode node)
+{
+    pthread_mutex_lock(&lock);
+    struct exec *exec = find(handle);
+    if (exec != NULL) {
+        drop_node(exec, node);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 struct adding {
     CUgraphExec exec;
     CUgraphNode node;
+    bool known; /* nodes may have entries already, which are replaced */
     bool failed;
 };
 
@@ -185,6 +196,9 @@ static void walk(struct adding *adding, CUgraph graph, int depth)
     }
     for (size_t i = 0; i < count; i++) {
         adding->node = node[i];
+        if (adding->known) {
+            forget_node(adding->exec, node[i]);
+        }
         add_node(adding, depth);
     }
     free(node);
@@ -201,22 +215,12 @@ static void end_adding(const struct adding *adding)
 
 void ov_graph_source_taken_in(CUgraphExec exec, CUgraph graph, bool whole)
 {
-    struct adding adding = {.exec = exec};
+    struct adding adding = {.exec = exec, .known = !whole};
     if (whole) {
         ov_graph_source_forget(exec);
     }
     walk(&adding, graph, 0);
     end_adding(&adding);
-}
-
-static void forget_node(CUgraphExec handle, CUgraphNode node)
-{
-    pthread_mutex_lock(&lock);
-    struct exec *exec = find(handle);
-    if (exec != NULL) {
-        drop_node(exec, node);
-    }
-    pthread_mutex_unlock(&lock);
 }
 
 void ov_graph_source_copy(CUgraphExec exec, CUgraphNode node, const struct ov_copy *copy)

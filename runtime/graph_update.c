@@ -126,8 +126,22 @@ static bool change_node(struct ov_graph_node *node, const CUgraphNodeParams *par
     }
 }
 
+/* The node as far as it is known by name; else one more, which has its name from now on. */
+static struct ov_graph_node *named_node(struct ov_graph_model *model, CUgraphNode program, CUgraphNodeType type)
+{
+    uint32_t index = ov_graph_model_find(model, program);
+    if (index < model->count && model->node[index].type == type) {
+        return &model->node[index];
+    }
+    struct ov_graph_node *node = ov_graph_model_append(model);
+    if (node != NULL) {
+        node->program = program;
+    }
+    return node;
+}
+
 /* What graphs may do beyond what was known of them. */
-static void add_to_pinned(struct ov_graph *graph, const CUgraphNodeParams *params)
+static void add_to_pinned(struct ov_graph *graph, CUgraphNode program, const CUgraphNodeParams *params)
 {
     struct ov_graph_model inner;
     bool done = true;
@@ -135,13 +149,13 @@ static void add_to_pinned(struct ov_graph *graph, const CUgraphNodeParams *param
     case CU_GRAPH_NODE_TYPE_KERNEL:
     case CU_GRAPH_NODE_TYPE_MEMCPY:
     case CU_GRAPH_NODE_TYPE_MEMSET: {
-        struct ov_graph_node *node = ov_graph_model_append(&graph->model);
+        struct ov_graph_node *node = named_node(&graph->model, program, params->type);
         done = node != NULL && change_node(node, params);
         break;
     }
     case CU_GRAPH_NODE_TYPE_GRAPH:
         done = ov_graph_model_read(&inner, params->graph.graph, params->graph.graph) &&
-               ov_graph_model_absorb(&graph->model, &inner);
+               ov_graph_model_absorb(&graph->model, program, &inner);
         break;
     case CU_GRAPH_NODE_TYPE_HOST:
     case CU_GRAPH_NODE_TYPE_EMPTY:
@@ -183,7 +197,7 @@ void ov_graph_node_set(CUgraphExec exec, CUgraphNode program, const CUgraphNodeP
         give_up_clone(graph, "a node was changed in a way that cannot be followed");
     }
     if (graph->clone == NULL) {
-        add_to_pinned(graph, params);
+        add_to_pinned(graph, program, params);
     } else {
         graph->model.opaque = !change_node(node, params) || graph->model.opaque;
         if (graph->turn.graph != NULL &&
@@ -191,7 +205,8 @@ void ov_graph_node_set(CUgraphExec exec, CUgraphNode program, const CUgraphNodeP
             ov_graph_turn_end(graph);
         }
     }
-    ov_graph_settle(graph);
+    graph->unsettled = true;
+    ov_graph_undecided(graph);
 }
 
 void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode program, bool enabled)

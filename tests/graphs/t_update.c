@@ -4,6 +4,7 @@
  */
 #include "graphs.h"
 
+#include <malloc.h>
 #include <string.h>
 
 enum { COUNT = 6, NODES = 4 };
@@ -385,6 +386,44 @@ static void another_kernel(void)
     close_chain(&chain);
 }
 
+/* A graph whose child was exchanged, which cannot be followed: further changes take the place of earlier ones, so what
+ * is known of the graph does not grow. */
+static void changed_a_thousand_times(void)
+{
+    enum { TIMES = 1000 };
+    CUgraphNode child, after;
+    open_streaming(&rig, COUNT, 2 * MIB);
+    CUgraph inner[2] = {new_graph(), new_graph()}, graph = new_graph();
+    add_reads(&rig, inner[0], 0, 1);
+    add_reads(&rig, inner[1], 1, 2);
+    OK(cuGraphAddChildGraphNode(&child, graph, NULL, 0, inner[0]));
+    after = add_read(&rig, graph, &child, 1, 2, 2);
+    CUgraphExec exec = make_exec(graph);
+    size_t before = 0;
+    for (unsigned i = 0; i < TIMES; i++) {
+        CUdeviceptr in = rig.weight[2 + i % (COUNT - 2)].address, out = rig.out + 4 * (2 + i % (COUNT - 2));
+        uint64_t words = MIB / 2;
+        CUDA_KERNEL_NODE_PARAMS params = read_params(&rig, (void *[]){&in, &out, &words});
+        OK(cuGraphExecChildGraphNodeSetParams(exec, child, inner[i % 2]));
+        OK(cuGraphExecKernelNodeSetParams(exec, after, &params));
+        if (i % 100 == 99) {
+            OK(cuGraphLaunch(exec, rig.stream));
+            OK(cuStreamSynchronize(rig.stream));
+        }
+        if (i == TIMES / 10) {
+            before = mallinfo2().uordblks;
+        }
+    }
+    HOLDS(mallinfo2().uordblks < before + TIMES * 200);
+    rig_pass(&rig, NULL, 0);
+    check_out(&rig, "changed often");
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphDestroy(inner[0]));
+    OK(cuGraphDestroy(inner[1]));
+    rig_close(&rig);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -404,5 +443,6 @@ static const struct rig_case cases[] = {
     CASE(copies_and_fills),
     CASE(host_functions_and_events),
     CASE(another_kernel),
+    CASE(changed_a_thousand_times),
 };
 RIG_MAIN(cases)
