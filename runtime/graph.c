@@ -164,6 +164,7 @@ static struct ov_graph *add(CUgraphExec exec)
         return NULL;
     }
     graph->exec = exec;
+    graph->followed = atomic_load_explicit(&ov_graphs_unseen, memory_order_relaxed);
     pthread_mutex_lock(&lock);
     HASH_FIND_PTR(graphs, &exec, old);
     if (old != NULL) { /* destroyed by its context, unseen */

@@ -115,7 +115,7 @@ struct ov_graph {
     bool unsettled;           /* nodes were changed since these were found out, which is done at the next launch */
     CUevent done;             /* recorded after each launch that was looked at */
     bool recorded;
-    bool followed; /* launches before the first recorded one were waited for */
+    uint64_t followed; /* ov_graphs_unseen when the last launch that was not looked at was known to be done */
     /* gate: */
     uint64_t decided; /* ov_graphs_version when `way` was decided; 0: never */
     uint64_t cleared; /* the same, when all that it touches was taken out of the ring */
@@ -142,6 +142,9 @@ static inline void ov_graphs_stale(void)
 {
     atomic_fetch_add_explicit(&ov_graphs_version, 1, memory_order_relaxed);
 }
+
+/* Launches of graphs that were not looked at, since nothing was streamed. */
+extern _Atomic uint64_t ov_graphs_unseen;
 
 /* ---- graph.c ---- */
 /* The graph behind a handle of the program, NULL: not known. */

@@ -19,6 +19,7 @@
 #include "search.h"
 
 _Atomic uint64_t ov_graphs_version = 1;
+_Atomic uint64_t ov_graphs_unseen;
 
 /* Decisions about one launch. Each but the last made something leave the ring, or found another thread in the way. */
 #define ROUNDS 64
@@ -162,13 +163,14 @@ static CUresult settle(const struct ov_graph *graph)
 }
 
 /* Launches of one handle follow each other, whatever stands for it. Of those that were not looked at no event tells:
- * they are waited for, once. */
+ * if there were any since the graph was made, the device is waited for, once. */
 static CUresult follow(struct ov_graph *graph, CUstream stream)
 {
-    if (!graph->recorded && !graph->followed && graph->engine != NULL) {
+    uint64_t unseen = atomic_load_explicit(&ov_graphs_unseen, memory_order_relaxed);
+    if (graph->followed != unseen) {
         struct ov_exclusive section;
         (void)ov_exclusive_begin(graph->engine, &section);
-        graph->followed = section.idle;
+        graph->followed = section.idle ? unseen : graph->followed;
         ov_exclusive_end(graph->engine, &section);
     }
     return graph->recorded ? ov_cu->cuStreamWaitEvent(stream, graph->done, 0) : CUDA_SUCCESS;
@@ -236,6 +238,7 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
     launch->served = launch->turning = false;
     launch->graph = NULL;
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
+        atomic_fetch_add_explicit(&ov_graphs_unseen, 1, memory_order_relaxed);
         return CUDA_SUCCESS;
     }
     CUresult result = ov_search_needed() ? ov_graph_source_search(launch->exec) : CUDA_SUCCESS;
@@ -247,7 +250,11 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
     if (graph->unsettled) {
         ov_graph_settle(graph);
     }
-    result = graph->engine != NULL ? follow(graph, launch->stream) : CUDA_SUCCESS;
+    if (graph->engine != NULL) {
+        result = follow(graph, launch->stream);
+    } else {
+        graph->followed = UINT64_MAX; /* no event is recorded, either, and it may be changed to use ours */
+    }
     for (int round = 0; round < ROUNDS && result == CUDA_SUCCESS; round++) {
         enum served served = serve(launch, &result);
         if (served == SERVED) {

@@ -105,6 +105,24 @@ static CUresult change_turn(CUgraphExec exec, CUgraphNode node, const CUgraphNod
     }
 }
 
+/* The graph that turns the ring, if there is one, gets the change, too, or goes. params NULL: enabled or not. Another
+ * thread may be about to drop it, to make room for one of its own. */
+static void keep_up(struct ov_graph *graph, uint32_t index, const CUgraphNodeParams *params, bool enabled)
+{
+    struct ov_engine *engine = graph->engine;
+    if (engine == NULL) {
+        return; /* then there is none */
+    }
+    pthread_mutex_lock(&engine->lock);
+    struct ov_graph_turn *turn = &graph->turn;
+    if (turn->graph != NULL &&
+        (params != NULL ? change_turn(turn->exec, turn->node[index], params)
+                        : ov_cu->cuGraphNodeSetEnabled(turn->exec, turn->node[index], enabled)) != CUDA_SUCCESS) {
+        ov_graph_turn_drop(graph);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
 /* What is known of the node. False: no memory. */
 static bool change_node(struct ov_graph_node *node, const CUgraphNodeParams *params)
 {
@@ -200,10 +218,7 @@ void ov_graph_node_set(CUgraphExec exec, CUgraphNode program, const CUgraphNodeP
         add_to_pinned(graph, program, params);
     } else {
         graph->model.opaque = !change_node(node, params) || graph->model.opaque;
-        if (graph->turn.graph != NULL &&
-            change_turn(graph->turn.exec, graph->turn.node[index], params) != CUDA_SUCCESS) {
-            ov_graph_turn_end(graph);
-        }
+        keep_up(graph, index, params, false);
     }
     graph->unsettled = true;
     ov_graph_undecided(graph);
@@ -218,8 +233,5 @@ void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode program, bool enabled)
     }
     graph->model.node[index].enabled = enabled || graph->clone == NULL;
     ov_graph_undecided(graph);
-    if (graph->turn.graph != NULL &&
-        ov_cu->cuGraphNodeSetEnabled(graph->turn.exec, graph->turn.node[index], enabled) != CUDA_SUCCESS) {
-        ov_graph_turn_end(graph);
-    }
+    keep_up(graph, index, NULL, enabled);
 }

@@ -203,6 +203,32 @@ static void forty_graphs(void)
     rig_close(&rig);
 }
 
+/* The first launch of an executable graph waits for nothing: what was given to the device before is still under way. */
+static void made_anew_unwaited(void)
+{
+    CUevent before;
+    open_streaming(&rig, COUNT, 2 * MIB);
+    OK(cuEventCreate(&before, CU_EVENT_DISABLE_TIMING));
+    CUgraph graph = chain_of_reads(&rig);
+    for (unsigned step = 0; step < 8; step++) {
+        CUgraphExec exec = make_exec(graph), next = make_exec(graph);
+        clear_out(&rig, rig.stream);
+        for (int times = 0; times < 20; times++) {
+            OK(cuGraphLaunch(exec, rig.stream));
+        }
+        OK(cuEventRecord(before, rig.stream));
+        OK(cuGraphLaunch(next, rig.stream));
+        say("still under way", cuEventQuery(before));
+        OK(cuStreamSynchronize(rig.stream));
+        check_out(&rig, "made anew");
+        OK(cuGraphExecDestroy(exec));
+        OK(cuGraphExecDestroy(next));
+    }
+    OK(cuEventDestroy(before));
+    OK(cuGraphDestroy(graph));
+    rig_close(&rig);
+}
+
 /* Captured anew for each step, the executable graph updated from it, or made anew when that fails. */
 static void captured_each_step(void)
 {
@@ -477,6 +503,7 @@ static const struct rig_case cases[] = {
     CASE(two_in_turn),
     CASE(forty_graphs),
     CASE(captured_each_step),
+    CASE(made_anew_unwaited),
     CASE(weights_changed_between),
     CASE(weights_exchanged),
     CASE(memory_grows_and_shrinks),
