@@ -151,12 +151,12 @@ struct ov_engine *ov_engine_here(void)
 
 bool ov_host_backed(const struct ov_engine *engine)
 {
-    return engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO;
+    return engine->arena.host_capable && ov_mode_moves();
 }
 
 void ov_engine_learn(struct ov_engine *engine)
 {
-    if (!engine->learning && engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO) {
+    if (!engine->learning && engine->armed && ov_mode_moves()) {
         engine->learning = true;
         ov_learn_start(engine);
         atomic_store(&engine->learning_now, true);
