@@ -53,7 +53,7 @@ launch.instructions.idle   300    instructions  launch_instructions 1G never_exc
     all_pinned='weights 392 MiB: 0 resident, 392 streamed, 0 host-mapped; ring [1-9]'
     load_streamed='weights 400 MiB: 0 resident, 400 streamed, 0 host-mapped; ring [1-9]'
     table_in_place='weights 224 MiB: 128 resident, 0 streamed, 96 host-mapped;'
-    table_not_in_place='weights 224 MiB: 160 resident, 64 streamed, 0 host-mapped;'
+    table_not_in_place='weights 224 MiB: [0-9]* resident, [1-9][0-9]* streamed, 0 host-mapped;'
     half_streamed='weights 1024 MiB: 512 resident, 512 streamed, 0 host-mapped; ring [1-9]'
     some_streamed='weights 12 MiB: .* [1-9][0-9]* streamed, 0 host-mapped; ring [1-9].* 1 plans'
     never_exceeded='fitted the budget'

@@ -289,6 +289,19 @@ void ov_note_foreign(struct ov_engine *engine, CUcontext context)
     pthread_mutex_unlock(&engine->lock);
 }
 
+void ov_note_stream(struct ov_engine *engine, CUstream stream)
+{
+    CUcontext context = NULL;
+    bool of_current = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    if (of_current || ov_cu->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) {
+        context = NULL;
+        (void)ov_cu->cuCtxGetCurrent(&context);
+    }
+    if (context != NULL && context != engine->context) {
+        ov_note_foreign(engine, context);
+    }
+}
+
 static uint64_t now_ns(void)
 {
     struct timespec time;

@@ -155,6 +155,8 @@ CUresult ov_finish(struct ov_engine *engine, CUstream stream, CUresult result);
 
 /* A context that is not the engine's works with its memory. */
 void ov_note_foreign(struct ov_engine *engine, CUcontext context);
+/* Work on the engine's memory is about to be enqueued in the stream: its context is noted when it is another one. */
+void ov_note_stream(struct ov_engine *engine, CUstream stream);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);
