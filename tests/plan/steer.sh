@@ -8,7 +8,7 @@ chmod 700 "$work"
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || :; rm -rf "$work"' EXIT
 export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1
-model="--layers 10 --bytes 2M --width 64 --passes 200"
+model="--layers 10 --bytes 2M --width 64 --passes 300"
 
 die() {
     echo "$*" >&2
@@ -106,6 +106,7 @@ case_pause_and_resume() {
 }
 
 case_not_reachable() {
+    model="$model --passes 100000" # it is ended below
     start 14M 14M OVERSHOT_CONTROL=0
     sleep 1
     status=0
@@ -122,6 +123,7 @@ case_not_reachable() {
 case_folder_of_others() {
     mkdir "$work/overshot"
     chmod 755 "$work/overshot"
+    model="$model --passes 100000"
     start 14M 14M
     sleep 1
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket in a folder that others can enter"
