@@ -10,6 +10,7 @@
 #include "hostlimit.h"
 #include "log.h"
 #include "runtime.h"
+#include "steer.h"
 #include "summary.h"
 
 const struct ov_driver *ov_cu;
@@ -167,6 +168,7 @@ void ov_engine_learn(struct ov_engine *engine)
 
 void ov_engine_arm(struct ov_engine *engine, const char *why)
 {
+    ov_steer_start();
     bool entered = ov_context_enter(engine);
     pthread_mutex_lock(&engine->lock);
     if (!engine->armed) {

@@ -74,6 +74,7 @@ struct ov_engine {
     unsigned watches;                    /* launches being watched; no plan meanwhile */
     _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */
     _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */
+    _Atomic bool paused;                 /* by the user (steer.h): no plan is made or changed, nothing is looked for */
     bool replan_soon;                    /* memory or units changed: try at the next quiet point */
     uint64_t revoked_pages;              /* since the last plan */
     bool slack;                          /* room was made for more than was asked for: it may come back */
