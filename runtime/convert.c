@@ -8,6 +8,7 @@
 #include "move.h"
 #include "outcome.h"
 #include "propose.h"
+#include "record.h"
 
 /* Pages moved to the device in one go. */
 #define BATCH_PAGES 128u
@@ -386,6 +387,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     atomic_store(&engine->planned, true);
     ov_outcome_report(engine, plan);
     ov_ring_warm(engine);
+    ov_record(engine);
     return true;
 }
 

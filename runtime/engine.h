@@ -74,6 +74,7 @@ struct ov_engine {
     unsigned watches;                    /* launches being watched; no plan meanwhile */
     _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */
     _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */
+    _Atomic bool paused;                 /* by the user (steer.h): no plan is made or changed, nothing is looked for */
     bool replan_soon;                    /* memory or units changed: try at the next quiet point */
     uint64_t revoked_pages;              /* since the last plan */
     bool slack;                          /* room was made for more than was asked for: it may come back */
@@ -87,6 +88,12 @@ struct ov_engine {
 extern const struct ov_driver *ov_cu; /* constant after attach */
 extern struct ov_options ov_opt;      /* constant after attach */
 extern _Atomic int ov_captures;       /* stream captures under way in the process (capture.c) */
+
+/* Whether memory is moved at all: in all modes but `off` and `resident`. */
+static inline bool ov_mode_moves(void)
+{
+    return ov_opt.mode != OV_OPT_MODE_OFF && ov_opt.mode != OV_OPT_MODE_RESIDENT;
+}
 
 /* The engine of the current context's device, made if need be; NULL: no current context, or a device that is not
  * managed (then the caller passes through). */
@@ -149,6 +156,8 @@ CUresult ov_finish(struct ov_engine *engine, CUstream stream, CUresult result);
 
 /* A context that is not the engine's works with its memory. */
 void ov_note_foreign(struct ov_engine *engine, CUcontext context);
+/* Work on the engine's memory is about to be enqueued in the stream: its context is noted when it is another one. */
+void ov_note_stream(struct ov_engine *engine, CUstream stream);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);

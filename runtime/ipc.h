@@ -7,10 +7,8 @@
  * connects to the owner over a socket, gets the descriptor, and maps the same memory. In a process without overshot the
  * driver refuses the ticket like any other bytes that are no handle.
  *
- * Owner: a service thread, started by the first ticket, answers on a socket in a folder that only the user can enter.
- * It makes no CUDA call, so it is harmless at exit. Both sides check that the other is of the same user, and wait a few
- * seconds at most. A forked child has no part in it. What is offered ends with the allocation; who has opened it keeps
- * the memory, as the driver keeps it.
+ * Owner: a service (service.h), started by the first ticket, answers on a socket. What is offered ends with the
+ * allocation; who has opened it keeps the memory, as the driver keeps it.
  *
  * Opener: a mapping is kept by ticket and context, with a count: opening again gives the same address. It is foreign
  * memory to the ledger, and costs nothing: it is the owner's.
@@ -52,16 +50,8 @@ void ov_ipc_exit(void);
 
 /* ---- the way between (ipc_path.c) */
 
-enum { OV_IPC_PATH_BYTES = 108 };
-
-/* The n-th folder where services may be; with `create`, made if it is not there. False: there is no such folder, or it
- * is not the user's alone. The first that can be created is where ours is. */
-bool ov_ipc_folder(unsigned n, bool create, char *path);
-enum { OV_IPC_FOLDERS = 3 };
-/* The name of a service's socket in the folder; false if it is too long. */
-bool ov_ipc_socket_path(const char *folder, uint64_t service, char *path);
-/* Whether the other end of a connection is of the same user; sets the time limits of the socket. */
-bool ov_ipc_trust(int socket);
+/* The name of a service (service.h); OV_SERVICE_NAME_BYTES. */
+void ov_ipc_name(uint64_t service, char *name);
 /* Asks the owner for the memory's descriptor; -1: it does not answer, or does not know the ticket. */
 int ov_ipc_fetch(const struct ov_ticket *ticket);
 

@@ -1,18 +1,15 @@
 #define _GNU_SOURCE
 #include "ipc.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "log.h"
+#include "service.h"
 
 struct offer {
     struct ov_ticket ticket;
@@ -20,11 +17,9 @@ struct offer {
     struct offer *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows but `service` once it is set */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows */
 static struct offer *offers;
-static int listener = -1;
 static uint64_t service; /* 0: none */
-static char socket_path[OV_IPC_PATH_BYTES];
 
 static bool random_bytes(void *out, size_t bytes)
 {
@@ -66,7 +61,7 @@ static void send_file(int connection, int file)
 static void answer(int connection)
 {
     unsigned char token[sizeof((struct ov_ticket *)0)->token];
-    if (!ov_ipc_trust(connection) || recv(connection, token, sizeof token, MSG_WAITALL) != (ssize_t)sizeof token) {
+    if (recv(connection, token, sizeof token, MSG_WAITALL) != (ssize_t)sizeof token) {
         return;
     }
     pthread_mutex_lock(&lock);
@@ -79,91 +74,16 @@ static void answer(int connection)
     }
 }
 
-static void *serve(void *context)
-{
-    const int socket = *(int *)context;
-    for (;;) {
-        const int connection = accept4(socket, NULL, NULL, SOCK_CLOEXEC);
-        if (connection >= 0) {
-            answer(connection);
-            close(connection);
-        } else if (errno != EINTR && errno != ECONNABORTED) {
-            const struct timespec pause = {.tv_nsec = 100000000}; /* no descriptors left, mostly */
-            nanosleep(&pause, NULL);
-        }
-    }
-    return NULL;
-}
-
-/* ---- its start */
-
-/* Sockets that processes left behind when they were killed. */
-static void sweep(const char *folder)
-{
-    DIR *directory = opendir(folder);
-    const struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        struct sockaddr_un address = {.sun_family = AF_UNIX};
-        const size_t length = strlen(folder) + 1 + strlen(entry->d_name);
-        if (strncmp(entry->d_name, "ipc-", 4) != 0 || length >= sizeof address.sun_path) {
-            continue;
-        }
-        stpcpy(stpcpy(stpcpy(address.sun_path, folder), "/"), entry->d_name);
-        const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (probe >= 0 && connect(probe, (struct sockaddr *)&address, sizeof address) != 0 && errno == ECONNREFUSED) {
-            unlink(address.sun_path);
-        }
-        if (probe >= 0) {
-            close(probe);
-        }
-    }
-    if (directory != NULL) {
-        closedir(directory);
-    }
-}
-
-static bool listen_in(const char *folder)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    uint64_t name = 0;
-    sweep(folder);
-    if (!random_bytes(&name, sizeof name) || name == 0 || !ov_ipc_socket_path(folder, name, address.sun_path)) {
-        return false;
-    }
-    listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (listener < 0 || bind(listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 64) != 0) {
-        close(listener);
-        listener = -1;
-        return false;
-    }
-    memcpy(socket_path, address.sun_path, sizeof socket_path);
-    service = name;
-    return true;
-}
-
-/* The program's signals are none of its business. */
-static bool start_thread(void)
-{
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = pthread_create(&thread, NULL, serve, &listener) == 0 && pthread_detach(thread) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
+static struct ov_service socket_service = {.answer = answer};
 
 bool ov_ipc_serve(void)
 {
     pthread_mutex_lock(&lock);
-    for (unsigned n = 0; n < OV_IPC_FOLDERS && service == 0; n++) {
-        char folder[OV_IPC_PATH_BYTES];
-        if (ov_ipc_folder(n, true, folder) && listen_in(folder) && !start_thread()) {
-            unlink(socket_path);
-            close(listener);
-            listener = -1;
-            service = 0;
-        }
+    uint64_t number = 0;
+    char name[OV_SERVICE_NAME_BYTES];
+    if (service == 0 && random_bytes(&number, sizeof number) && number != 0) {
+        ov_ipc_name(number, name);
+        service = ov_service_start(&socket_service, name) ? number : 0;
     }
     const bool serving = service != 0;
     pthread_mutex_unlock(&lock);
@@ -216,19 +136,12 @@ bool ov_ipc_is_own(const struct ov_ticket *ticket)
     return own;
 }
 
-/* Async-signal-safe. The socket is the parent's: as long as we held it, too, openers would wait for an answer. */
 void ov_ipc_forked(void)
 {
-    if (listener >= 0) {
-        close(listener);
-        listener = -1;
-    }
-    socket_path[0] = 0;
+    ov_service_forked(&socket_service);
 }
 
 void ov_ipc_exit(void)
 {
-    if (socket_path[0] != 0) {
-        unlink(socket_path);
-    }
+    ov_service_exit(&socket_service);
 }

@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "log.h"
 #include "runtime.h"
+#include "steer.h"
 
 /* Share of the program's time that may go into hashing memory for the first time while it loads. */
 #define HASH_SHARE 10u
@@ -156,12 +157,17 @@ void ov_quiet_point(void)
             ov_pools_synchronized(waited);
         }
     }
-    if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED || atomic_load(&ov_captures) != 0 ||
-        ov_self.gate_depth != 0) {
+    if (atomic_load(&ov_captures) != 0 || ov_self.gate_depth != 0) {
+        return;
+    }
+    if (__builtin_expect(atomic_load_explicit(&ov_steer_waiting, memory_order_relaxed), 0)) {
+        ov_steer_serve();
+    }
+    if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
         return;
     }
     struct ov_engine *engine = ov_engine_here();
-    if (engine != NULL && engine->armed) {
+    if (engine != NULL && engine->armed && !engine->paused) {
         attend(engine);
     }
 }

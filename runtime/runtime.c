@@ -8,6 +8,7 @@
 #include "gate.h"
 #include "log.h"
 #include "options.h"
+#include "steer.h"
 #include "summary.h"
 #include "zerocopy.h"
 
@@ -59,6 +60,7 @@ void ov_runtime_forked(void)
 {
     atomic_store(&ov_state, OV_INERT);
     ov_ipc_forked();
+    ov_steer_forked();
 }
 
 /* ---- beside others ---- */
@@ -161,6 +163,7 @@ void ov_runtime_exit(void)
         return;
     }
     ov_ipc_exit();
+    ov_steer_exit();
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine != NULL) {

@@ -190,6 +190,8 @@ void ov_share_leave(struct ov_share *share)
         return;
     }
     share->on = false;
+    /* Given up first: of two that leave at the same moment, each would be in the way of the other. */
+    (void)flock(share->lock, LOCK_UN);
     if (flock(share->lock, LOCK_EX | LOCK_NB) == 0) {
         int base = open_base(NULL, false);
         (void)sweep(share->folder);

@@ -1,9 +1,14 @@
 /* overshot ctl: acts on what processes with libovershot.so have left or share. */
 #include "command.h"
+#include "runtime/service.h"
 #include "runtime/share.h"
+#include "runtime/steer.h"
+#include "runtime/value.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static unsigned seen;
 
@@ -34,25 +39,120 @@ static int cleanup(int argc, char **argv)
     return left > 0 ? 1 : 0;
 }
 
-int command_control(int argc, char **argv)
+/* ---- a running program ---- */
+
+static const struct {
+    const char *word, *argument, *help;
+} requests[] = {
+    {"status", NULL, "what is where now"},
+    {"budget", "SIZE", "another budget, on each GPU"},
+    {"restore", NULL, "everything back to the GPU, if it fits there"},
+    {"replan", NULL, "the plan anew"},
+    {"pause", NULL, "no plan is made or changed, and nothing is looked for"},
+    {"resume", NULL, "what pause ended goes on"},
+};
+enum { REQUESTS = sizeof(requests) / sizeof(requests[0]) };
+
+/* Whether it is one of the requests, with an argument where it takes one. */
+static bool is_request(const char *text)
 {
-    static const struct {
-        const char *name;
-        int (*run)(int argc, char **argv);
-    } actions[] = {{"cleanup", cleanup}};
-    if (argc < 2) {
-        return fail(EXIT_OWN_ERROR, "%s: what? There is: cleanup [NAME]", argv[0]);
-    }
-    if (strcmp(argv[1], "--help") == 0) {
-        puts("Usage: overshot ctl cleanup [NAME]\n"
-             "Removes the host copies of weights that were shared as NAME (OVERSHOT_SHARE), or all, if no process\n"
-             "uses them: processes that were killed leave them in /dev/shm. Status 1: some are in use.");
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
-        if (strcmp(argv[1], actions[i].name) == 0) {
-            return actions[i].run(argc, argv);
+    const size_t length = strcspn(text, "=");
+    for (int i = 0; i < REQUESTS; i++) {
+        if (strlen(requests[i].word) == length && strncmp(requests[i].word, text, length) == 0) {
+            size_t bytes;
+            return (text[length] == '=') == (requests[i].argument != NULL) &&
+                   (text[length] == '\0' || (ov_value_bytes(text + length + 1, &bytes) && bytes >= (size_t)8 << 20));
         }
     }
-    return fail(EXIT_OWN_ERROR, "%s: no action is named \"%s\"; there is: cleanup [NAME]", argv[0], argv[1]);
+    return false;
+}
+
+/* Sends one request and prints the answer. Status 1: it was refused, or nobody answered. */
+static int steer(const char *name, long pid, const char *text)
+{
+    char service[OV_STEER_NAME_BYTES], answer[4096];
+    size_t length = 0;
+    ssize_t got;
+    ov_steer_name(pid, service);
+    const int connection = ov_service_connect(service);
+    if (connection < 0) {
+        return fail(1,
+                    "%s: process %ld cannot be reached: it is not there or not yours, has not used half of its budget "
+                    "yet, or has OVERSHOT_CONTROL=0",
+                    name, pid);
+    }
+    (void)ov_service_wait(connection, OV_STEER_WAIT_SECONDS + 5);
+    if (send(connection, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text)) {
+        while (length < sizeof(answer) - 1 &&
+               (got = recv(connection, answer + length, sizeof(answer) - 1 - length, 0)) > 0) {
+            length += (size_t)got;
+        }
+    }
+    close(connection);
+    answer[length] = '\0';
+    if (length == 0) {
+        return fail(1, "%s: process %ld does not answer", name, pid);
+    }
+    fputs(answer, stdout);
+    return strncmp(answer, "error", 5) == 0 ? 1 : 0;
+}
+
+static int steer_all(int argc, char **argv, long pid)
+{
+    int status = 0;
+    if (argc < 3) {
+        return fail(EXIT_OWN_ERROR, "%s %ld: what? `%s --help` lists the requests", argv[0], pid, argv[0]);
+    }
+    for (int i = 2; i < argc; i++) { /* all are looked at before the first is sent */
+        if (!is_request(argv[i])) {
+            return fail(EXIT_OWN_ERROR,
+                        "%s: \"%s\" is no request, or its size is none of at least 8M; `%s --help` lists them", argv[0],
+                        argv[i], argv[0]);
+        }
+    }
+    for (int i = 2; i < argc && status == 0; i++) {
+        status = steer(argv[0], pid, argv[i]);
+    }
+    return status;
+}
+
+static void print_help(void)
+{
+    puts("Usage: overshot ctl PID REQUEST...\n"
+         "       overshot ctl cleanup [NAME]\n"
+         "Asks something of a program that runs with overshot, by its process number. Programs are reached once they "
+         "have\n"
+         "used half of their budget. What changes memory is done when the program next waits for the GPU. Requests:");
+    for (int i = 0; i < REQUESTS; i++) {
+        char text[32];
+        snprintf(text, sizeof(text), "%s%s%s", requests[i].word, requests[i].argument ? "=" : "",
+                 requests[i].argument ? requests[i].argument : "");
+        printf("  %-12s %s\n", text, requests[i].help);
+    }
+    puts("\ncleanup removes the host copies of weights that were shared as NAME (OVERSHOT_SHARE), or all, if no "
+         "process\n"
+         "uses them: processes that were killed leave them in /dev/shm.\n"
+         "Exit status: 0; 1 if the program cannot be reached or refuses, or copies are in use; 125 if the command line "
+         "is\n"
+         "wrong.");
+}
+
+int command_control(int argc, char **argv)
+{
+    double pid;
+    if (argc < 2) {
+        return fail(EXIT_OWN_ERROR, "%s: what? There is: cleanup [NAME], and PID REQUEST...", argv[0]);
+    }
+    if (strcmp(argv[1], "--help") == 0) {
+        print_help();
+        return 0;
+    }
+    if (strcmp(argv[1], "cleanup") == 0) {
+        return cleanup(argc, argv);
+    }
+    if (ov_value_real(argv[1], &pid) && pid >= 1 && pid < 1e9 && pid == (double)(long)pid) {
+        return steer_all(argc, argv, (long)pid);
+    }
+    return fail(EXIT_OWN_ERROR, "%s: \"%s\" is neither a process number nor an action; there is: cleanup [NAME]",
+                argv[0], argv[1]);
 }

@@ -43,8 +43,8 @@ for i in 1 2; do
     more=$(sed -n 's/.*are shared as .*, \([0-9]*\) MiB are not.*/\1/p' "$out/share.log.$i" | tail -1)
     private=$((private + ${more:-0}))
 done
-ratio=$(awk -v b="$most" -v p="$private" -v s="${streamed:-0}" 'BEGIN { printf "%.3f", s > 0 ? (b / 1048576 + p) / s : 99 }')
-check "$(awk -v r="$ratio" 'BEGIN { print (r <= 1.05) ? 1 : 0 }')" "$((most >> 20)) MiB shared and $private MiB besides, for $streamed MiB that each streams: $ratio"
+ratio=$(awk -v b="$most" -v p="$private" -v s="${streamed:-0}" 'BEGIN { printf "%.3f", (s > 0 ? (b / 1048576 + p) / s : 99) }')
+check "$(awk -v r="$ratio" 'BEGIN { print (r > 0 && r <= 1.05) ? 1 : 0 }')" "$((most >> 20)) MiB shared and $private MiB besides, for $streamed MiB that each streams: $ratio"
 check "$([ ! -e "$folder" ] && echo 1)" "nothing is left in $folder"
 [ $failed = 0 ] && echo "share: all passed" || echo "share: FAILED"
 exit $failed

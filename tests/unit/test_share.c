@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 
 #include <check.h>
+#include <pthread.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -140,6 +141,37 @@ START_TEST(a_creator_that_dies_is_succeeded_at_once)
     ck_assert(ov_share_publish(&share, &piece));
     ov_share_unmap(piece.memory, BYTES);
     ov_share_leave(&share);
+}
+END_TEST
+
+enum { LEAVERS = 3, LEAVING_ROUNDS = 100 };
+static pthread_barrier_t at_once;
+
+static void *leave_with_others(void *share)
+{
+    pthread_barrier_wait(&at_once);
+    ov_share_leave(share);
+    return NULL;
+}
+
+START_TEST(of_several_that_leave_at_once_one_clears_up)
+{
+    struct ov_share share[LEAVERS];
+    pthread_t thread[LEAVERS];
+    ck_assert_int_eq(pthread_barrier_init(&at_once, NULL, LEAVERS), 0);
+    for (int round = 0; round < LEAVING_ROUNDS; round++) {
+        for (int i = 0; i < LEAVERS; i++) {
+            enter(&share[i]);
+        }
+        for (int i = 0; i < LEAVERS; i++) {
+            ck_assert_int_eq(pthread_create(&thread[i], NULL, leave_with_others, &share[i]), 0);
+        }
+        for (int i = 0; i < LEAVERS; i++) {
+            pthread_join(thread[i], NULL);
+        }
+        ck_assert(!exists("."));
+    }
+    pthread_barrier_destroy(&at_once);
 }
 END_TEST
 
@@ -310,6 +342,7 @@ Suite *share_suite(void)
     tcase_add_test(tc, names_are_plain);
     tcase_add_test(tc, one_creates_and_the_other_follows);
     tcase_add_test(tc, a_creator_that_dies_is_succeeded_at_once);
+    tcase_add_test(tc, of_several_that_leave_at_once_one_clears_up);
     tcase_add_test(tc, a_creator_that_fails_says_why);
     tcase_add_test(tc, what_the_dead_left_is_cleared_by_the_next);
     tcase_add_test(tc, cleaning_up_leaves_what_is_in_use);

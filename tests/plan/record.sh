@@ -1,0 +1,47 @@
+#!/bin/sh
+# record.sh LIBRARY DRIVER STACK TOOL CASE : profiles that a program leaves (OVERSHOT_PROFILE_DIR), on the simulated
+# driver. Exit status 0 or 1.
+set -eu
+library=$1 driver=$2 stack=$3 tool=$4 case=$5
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# program FOLDER : a model of nine weights, 5 of 4 and 4 of 6 MiB, in the order of its layers.
+program() {
+    env OVERSHOT_PROFILE_DIR="$1" OVERSHOT_BUDGET=30M OVERSHOT_LOG=warn LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" \
+        "$stack" --layers 9 --sizes 4M,6M --passes 6 >"$work/output" 2>"$work/errors"
+}
+
+case_is_what_overshot_plan_reads() {
+    program "$work/new"
+    set -- "$work"/new/*
+    if [ $# != 1 ] || [ "$(basename "$1" | sed 's/[0-9]*//g')" != stack--device.json ]; then
+        echo "files: $*" >&2
+        exit 1
+    fi
+    "$tool" plan "$1" | grep -q '^stack: 9 weights, 44 MiB; cycle (9 touches); link 5'
+    "$tool" plan "$1" --json >"$work/plan"
+    [ "$(grep -c '"name": "weight [0-8]"' "$work/plan")" = 9 ]
+    # Equal bytes have equal hashes, in every run.
+    grep -o '"hash": "[0-9a-f]*"' "$1" >"$work/first"
+    [ "$(sort -u "$work/first" | wc -l)" = 9 ]
+    rm "$1"
+    program "$work/new"
+    grep -o '"hash": "[0-9a-f]*"' "$work"/new/* >"$work/second"
+    cmp "$work/first" "$work/second"
+}
+
+case_cannot_be_written() {
+    LD_LIBRARY_PATH="$driver" "$stack" --layers 9 --sizes 4M,6M --passes 6 >"$work/alone"
+    : >"$work/file"
+    program "$work/file"
+    grep -q 'no profile is written: .*: Not a directory' "$work/errors"
+    cmp "$work/alone" "$work/output"
+}
+
+case_is_not_asked_for() {
+    program ''
+    [ ! -s "$work/errors" ] && [ "$(find "$work" -name '*.json' | wc -l)" = 0 ]
+}
+
+"case_$case"

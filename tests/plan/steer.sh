@@ -1,0 +1,161 @@
+#!/bin/sh
+# steer.sh LIBRARY DRIVER STACK TOOL CASE : `overshot ctl` on a program that runs on the simulated driver. It writes what
+# it writes alone, whatever is asked of it. Exit status 0 or 1.
+set -eu
+library=$1 driver=$2 stack=$3 tool=$4 case=$5
+work=$(mktemp -d)
+chmod 700 "$work"
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || :; rm -rf "$work"' EXIT
+export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1
+model="--layers 10 --bytes 2M --width 64 --passes 300"
+
+die() {
+    echo "$*" >&2
+    [ ! -e "$work/errors" ] || cat "$work/errors" >&2
+    exit 1
+}
+
+# start BUDGET LIMIT [VARIABLE=VALUE...] : the program in the background, until it streams.
+start() {
+    budget=$1 limit=$2
+    shift 2
+    # shellcheck disable=SC2086 # options are words
+    env "$@" OVERSHOT_BUDGET="$budget" SIM_LIMIT="$limit" SIM_REPORT="$work/report" LD_PRELOAD="$library" \
+        LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output" 2>"$work/errors" &
+    pid=$!
+}
+
+wait_for_streaming() {
+    tries=0
+    until "$tool" ctl "$pid" status 2>/dev/null | grep -q streaming; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || die "it never streamed"
+        kill -0 "$pid" 2>/dev/null || die "it ended before it streamed"
+        sleep 0.05
+    done
+}
+
+# ask WANTED REQUEST... : what is answered, a pattern of `case`.
+ask() {
+    wanted=$1
+    shift
+    answer=$("$tool" ctl "$pid" "$@" 2>&1) || :
+    # shellcheck disable=SC2254 # patterns are meant
+    case $answer in $wanted) ;; *) die "ctl $*: $answer; expected: $wanted" ;; esac
+}
+
+# The same bytes as without the library.
+finish() {
+    wait "$pid" || die "it failed"
+    pid=
+    # shellcheck disable=SC2086
+    LD_LIBRARY_PATH=$driver "$stack" $model >"$work/alone"
+    cmp -s "$work/alone" "$work/output" || die "other bytes than alone"
+    [ -z "$(find "$work/overshot" -type s)" ] || die "a socket is left"
+}
+
+case_status() {
+    start 14M 14M
+    wait_for_streaming
+    ask 'device 0: streaming; budget 14 MiB, * held; weights: * MiB resident, * streamed, 0 in host memory; ring * plans, * copies, * misses' status
+    finish
+}
+
+case_budget_halved_and_doubled() {
+    start 16M 32M
+    wait_for_streaming
+    ask 'done: device 0: budget 10 MiB, * held*budget 10 MiB, *' budget=10M status
+    ask 'done: device 0: budget 32 MiB, * held*budget 32 MiB, *' budget=32M status
+    ask 'done: device 0: budget 12 MiB, * held*' budget=12M
+    held=$(echo "$answer" | sed 's/.* \([0-9]*\) held.*/\1/')
+    [ "$held" -le 12 ] || die "$held MiB are held of 12"
+    finish
+}
+
+case_restore() {
+    start 14M 64M
+    wait_for_streaming
+    ask 'done: device 0: budget * MiB, 0 MiB of weights not resident*' restore
+    finish
+}
+
+case_restore_what_does_not_fit() {
+    start 14M 14M SIM_MEM=18M
+    wait_for_streaming
+    ask 'done: device 0: * MiB are needed, and it has *' restore
+    finish
+}
+
+case_replan() {
+    start 14M 14M
+    wait_for_streaming
+    before=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
+    ask 'done: device 0: plan *' replan
+    after=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
+    [ "$after" -gt "$before" ] || die "$before plans before and $after after"
+    finish
+}
+
+case_pause_and_resume() {
+    start 14M 14M
+    wait_for_streaming
+    ask 'done: device 0: paused*device 0: paused; *' pause status
+    ask 'done: device 0: resumed*device 0: streaming; *' resume status
+    finish
+}
+
+case_not_reachable() {
+    model="$model --passes 100000" # it is ended below
+    start 14M 14M OVERSHOT_CONTROL=0
+    sleep 1
+    status=0
+    "$tool" ctl "$pid" status >"$work/answer" 2>&1 || status=$?
+    if [ $status != 1 ] || ! grep -q 'cannot be reached' "$work/answer"; then
+        die "status $status: $(cat "$work/answer")"
+    fi
+    kill "$pid"
+    wait "$pid" || :
+    pid=
+}
+
+# A folder that others can enter is not used.
+case_folder_of_others() {
+    mkdir "$work/overshot"
+    chmod 755 "$work/overshot"
+    model="$model --passes 100000"
+    start 14M 14M
+    sleep 1
+    [ -z "$(find "$work/overshot" -type s)" ] || die "a socket in a folder that others can enter"
+    kill "$pid"
+    wait "$pid" || :
+    pid=
+}
+
+case_what_killed_programs_leave() {
+    start 14M 14M
+    wait_for_streaming
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null || :
+    pid=
+    [ -n "$(find "$work/overshot" -type s)" ] || die "no socket is left"
+    start 14M 14M
+    wait_for_streaming
+    finish
+}
+
+case_wrong_requests() {
+    for request in budget budget=lots budget=1M status=1 nothing pause=1; do
+        status=0
+        "$tool" ctl $$ "$request" >"$work/answer" 2>&1 || status=$?
+        if [ $status != 125 ] || ! grep -q "\"$request\" is no request" "$work/answer"; then
+            die "$request: status $status"
+        fi
+    done
+    status=0
+    "$tool" ctl $$ >"$work/answer" 2>&1 || status=$?
+    [ $status = 125 ] || die "no request: status $status"
+    "$tool" ctl --help | grep -q 'budget=SIZE' || die "no help"
+}
+
+"case_$case"
