@@ -117,28 +117,53 @@ static void decide(struct ov_graph *graph)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* All that it touches leaves the ring, on every device. */
-static CUresult clear(struct ov_graph *graph)
+/* Whether something of it is in this ring. Inside the gate. */
+static bool is_streamed(const struct ov_graph *graph, struct ov_engine *engine)
+{
+    bool streamed = false, timed;
+    pthread_mutex_lock(&engine->lock);
+    for (uint32_t i = 0; i < graph->model.count && !streamed; i++) {
+        const struct ov_graph_node *node = &graph->model.node[i];
+        struct ov_launch launch;
+        struct ov_touches touches;
+        if (node->touches > 0) {
+            prepare(node, &launch, &touches);
+            streamed =
+                !ov_launch_fits(engine, &launch, &touches, is_foreign(engine, node, false), &timed) || launch.units > 0;
+        }
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return streamed;
+}
+
+static CUresult clear_one(const struct ov_graph *graph, struct ov_engine *engine)
+{
+    struct ov_exclusive section;
+    CUresult result = ov_exclusive_begin(engine, &section);
+    for (uint32_t i = 0; i < graph->model.count && result == CUDA_SUCCESS; i++) {
+        const struct ov_graph_node *node = &graph->model.node[i];
+        struct ov_launch launch;
+        struct ov_touches touches;
+        if (node->touches > 0) {
+            prepare(node, &launch, &touches);
+            result = ov_launch_clear(engine, &launch, &touches, is_foreign(engine, node, false));
+        }
+    }
+    ov_exclusive_end(engine, &section);
+    return result;
+}
+
+/* All that it touches leaves the ring, on every device. Where there is nothing, nothing is waited for: graphs that use
+ * several devices would else keep each other waiting. */
+static CUresult clear(const struct ov_graph *graph)
 {
     CUresult result = CUDA_SUCCESS;
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
-        if (engine == NULL || !atomic_load(&engine->planned)) {
-            continue;
+        if (engine != NULL && atomic_load(&engine->planned) && is_streamed(graph, engine)) {
+            CUresult cleared = clear_one(graph, engine);
+            result = result != CUDA_SUCCESS ? result : cleared;
         }
-        struct ov_exclusive section;
-        CUresult cleared = ov_exclusive_begin(engine, &section);
-        for (uint32_t i = 0; i < graph->model.count && cleared == CUDA_SUCCESS; i++) {
-            const struct ov_graph_node *node = &graph->model.node[i];
-            struct ov_launch launch;
-            struct ov_touches touches;
-            if (node->touches > 0) {
-                prepare(node, &launch, &touches);
-                cleared = ov_launch_clear(engine, &launch, &touches, is_foreign(engine, node, false));
-            }
-        }
-        ov_exclusive_end(engine, &section);
-        result = result != CUDA_SUCCESS ? result : cleared;
     }
     return result;
 }
