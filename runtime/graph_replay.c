@@ -131,10 +131,26 @@ static CUresult move_or_fill(const struct ov_graph_node *node, CUstream stream)
                                                                                     : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Memory that the driver does not know. */
+static bool is_pageable(const void *host)
+{
+    CUmemorytype type;
+    return host != NULL && ov_cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                        (CUdeviceptr)(uintptr_t)host) == CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult run_copy(const struct ov_graph_node *node, CUstream stream)
 {
     struct ov_copy copy = *node->copy;
     copy.stream = stream;
+    if (is_pageable(copy.host_source)) {
+        /* In a graph it is read when its turn comes; by a call it is read at once, and a host function before it or a
+         * copy may not have filled it yet. */
+        CUresult filled = ov_cu->cuStreamSynchronize(stream);
+        if (filled != CUDA_SUCCESS) {
+            return filled;
+        }
+    }
     ov_copy_begin(&copy);
     CUresult result = copy.refused != CUDA_SUCCESS ? copy.refused : move_or_fill(node, stream);
     ov_copy_end(&copy, result);
