@@ -230,7 +230,8 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
         graph->cleared = graph->decided;
         return *result != CUDA_SUCCESS || graph->way == OV_GRAPH_PLAIN ? SERVED : AGAIN;
     }
-    if (graph->way == OV_GRAPH_TURN) {
+    enum ov_graph_way way = graph->way;
+    if (way == OV_GRAPH_TURN) {
         pthread_mutex_lock(&engine->lock);
         ov_graph_turn_notice(graph);
         bool made = ov_graph_turn_make(graph);
@@ -247,9 +248,9 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
             *result = clear(graph);
             return *result != CUDA_SUCCESS ? SERVED : AGAIN;
         }
-        graph->way = OV_GRAPH_REPLAY;
+        way = OV_GRAPH_REPLAY; /* this time: it may only be that somebody captures */
     }
-    if (graph->way == OV_GRAPH_REPLAY) {
+    if (way == OV_GRAPH_REPLAY) {
         *result = ov_graph_replay(graph, launch->stream);
         launch->served = true;
     }

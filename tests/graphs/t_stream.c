@@ -266,6 +266,30 @@ static void not_waited_for(void)
     close_with(graph, exec);
 }
 
+/* First launched while another stream captures, when nothing can be made; afterwards it is. */
+static void made_after_a_capture(void)
+{
+    CUstream other;
+    CUgraph captured;
+    open_streaming(&rig, COUNT, 2 * MIB);
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    CUgraph graph = chain_of_reads(&rig);
+    CUgraphExec exec = make_exec(graph);
+    OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (int times = 0; times < 3; times++) {
+        OK(cuGraphLaunch(exec, rig.stream));
+    }
+    OK(cuStreamEndCapture(other, &captured));
+    OK(cuGraphDestroy(captured));
+    DID(lines("copies in it") == 0);
+    OK(cuStreamSynchronize(rig.stream));
+    check_out(&rig, "beside a capture");
+    replay(&rig, exec, 3);
+    DID(lines("copies in it") == 1);
+    OK(cuStreamDestroy(other));
+    close_with(graph, exec);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -274,6 +298,6 @@ static const struct rig_case cases[] = {
     CASE(turns_the_ring),       CASE(made_once),       CASE(learned_from_graphs),
     CASE(made_before_the_plan), CASE(in_pieces),       CASE(pieces_made_anew),
     CASE(pieces_in_any_order),  CASE(needs_no_copies), CASE(made_anew_for_a_plan),
-    CASE(one_is_written),       CASE(not_waited_for),
+    CASE(one_is_written),       CASE(not_waited_for),  CASE(made_after_a_capture),
 };
 RIG_MAIN(cases)
