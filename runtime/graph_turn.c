@@ -413,9 +413,56 @@ static bool take_own(struct making *m)
     return true;
 }
 
+#define COUNTED 4096u
+
+/* Pages that one launch copies more often than others, since their places were taken in between. (A graph of several
+ * passes copies everything again.) */
+static size_t count_again(const struct making *m, size_t *all)
+{
+    const struct ov_graph_schedule *schedule = &m->schedule;
+    size_t again = 0;
+    uint32_t least = UINT32_MAX;
+    if (schedule->loads > COUNTED) {
+        return 0; /* comparing each with each would take too long */
+    }
+    for (int round = 0; round < 2; round++) { /* how often the others are, then those that are more often */
+        for (uint32_t i = 0; i < schedule->loads; i++) {
+            uint32_t times = 0, before = 0;
+            for (uint32_t j = 0; j < schedule->loads; j++) {
+                bool same = schedule->load[j].unit == schedule->load[i].unit;
+                times += same;
+                before += same && j < i;
+            }
+            least = times < least ? times : least;
+            size_t pages = m->engine->ring.unit[schedule->load[i].unit].pages;
+            *all += round == 0 ? pages : 0;
+            again += round == 1 && before >= least ? pages : 0;
+        }
+    }
+    return again;
+}
+
+/* A plan that was made of another order than the graph's is not the best for it: units that a pass uses in several
+ * places are best resident. Then discovery begins again, this time with the graph in its log; once for each plan, and
+ * not for ever. */
+#define WORTH_PERCENT 2u
+#define TRIES         4u
+
+static void doubt_plan(struct ov_engine *engine, size_t again, size_t all)
+{
+    struct ov_ring *ring = &engine->ring;
+    if (again * 100 > all * WORTH_PERCENT && ring->doubted_plan != engine->plans && ring->doubts < TRIES) {
+        ring->doubted_plan = engine->plans;
+        ring->doubts++;
+        ov_engine_learn(engine);
+    }
+}
+
 static void adopt(struct making *m)
 {
     struct ov_graph_turn *turn = &m->graph->turn;
+    size_t all = 0, again = count_again(m, &all);
+    doubt_plan(m->engine, again, all);
     ov_graph_schedule_free(&turn->schedule);
     turn->schedule = m->schedule;
     memset(&m->schedule, 0, sizeof m->schedule);
@@ -428,9 +475,11 @@ static void adopt(struct making *m)
                                   .lefts = turn->schedule.lefts,
                                   .keeps = turn->schedule.keeps,
                                   .copies = (uint32_t)m->copies};
-    ov_log(OV_LOG_INFO, "graph of %u nodes: %zu copies in it, %zu MiB, %u for the next; %u units awaited, %u left",
-           m->graph->model.count, m->copies, m->bytes >> 20, turn->schedule.loads - turn->schedule.tail,
-           turn->schedule.needs, turn->schedule.lefts);
+    ov_log(OV_LOG_INFO,
+           "graph of %u nodes: %zu copies in it, %zu MiB, %zu MiB of them again, %u for the next; %u units awaited, %u "
+           "left",
+           m->graph->model.count, m->copies, m->bytes >> 20, again * (OV_PAGE_BYTES >> 20),
+           turn->schedule.loads - turn->schedule.tail, turn->schedule.needs, turn->schedule.lefts);
 }
 
 struct oldest {

@@ -136,7 +136,8 @@ struct ov_ring {
     uint64_t last_turn;      /* the turn that left the ring as it is now, 0: something has been done with it since */
     uint64_t turned_lane;    /* id of the stream that it ran in */
     struct ov_graph *turned_by;
-    CUevent handed, turned; /* before and after the last graph that had it */
+    unsigned doubted_plan, doubts; /* the plan that a graph found to be of another order, and how often that was so */
+    CUevent handed, turned;        /* before and after the last graph that had it */
     struct ov_ring_counts counts;
 };
 
