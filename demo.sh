@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# ./demo.sh [scribe arguments] : a small language model writes text, first as it is, then with two fifths of its
-# weights' size as device memory and overshot in front of the driver. Shows that the text is the same, what the memory
-# was and what the link did. On the machine's GPU where there is one (DEMO_DRIVER=sim: not even then), else on the
-# simulated driver of tests/sim. Exit status 0 only if the text is the same, weights were streamed, and the budget was
-# kept.
+# ./demo.sh [scribe arguments] : a small language model writes text, first as it is, then with a third of its weights'
+# size as device memory and overshot in front of the driver. Shows that the text is the same, what the memory was and
+# what the link did. On the machine's GPU where there is one (DEMO_DRIVER=sim: not even then), else on the simulated
+# driver of tests/sim. Exit status 0 only if the text is the same, weights were streamed, and the budget was kept.
 # DEMO_BUDGET=SIZE : another budget, in bytes or as 20M.   BUILD=FOLDER : what was built there, instead of building.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
@@ -67,9 +66,7 @@ calc() { # FORMAT EXPRESSION
 }
 
 bytes=$(stat -c %s "$weights")
-# Of this little, 4 MiB are the program's own besides weights and 2 MiB are overshot's: a third would leave one page for
-# the ring, which is then filled and read in turn.
-budget=${DEMO_BUDGET:-$((bytes * 2 / 5))}
+budget=${DEMO_BUDGET:-$((bytes / 3))}
 run without env
 run with "$out/tools/overshot" run --budget="$budget" --summary --
 

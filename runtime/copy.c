@@ -126,6 +126,13 @@ void ov_copy_begin(struct ov_copy *copy)
         return;
     }
     ov_gate_enter();
+    /* From before there is anything to stream: a copy may still be under way when there is. */
+    if (dst) {
+        ov_note_stream(ov_engine_of(copy->dst.address), copy->stream);
+    }
+    if (src) {
+        ov_note_stream(ov_engine_of(copy->src.address), copy->stream);
+    }
     bool capturing = armed && ov_capturing(copy->stream);
     copy->refused = ov_copy_settle(copy, capturing);
     if (armed && !capturing && copy->dst.address != 0) {

@@ -151,12 +151,12 @@ struct ov_engine *ov_engine_here(void)
 
 bool ov_host_backed(const struct ov_engine *engine)
 {
-    return engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO;
+    return engine->arena.host_capable && ov_mode_moves();
 }
 
 void ov_engine_learn(struct ov_engine *engine)
 {
-    if (!engine->learning && engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO) {
+    if (!engine->learning && engine->armed && ov_mode_moves()) {
         engine->learning = true;
         ov_learn_start(engine);
         atomic_store(&engine->learning_now, true);
@@ -287,6 +287,19 @@ void ov_note_foreign(struct ov_engine *engine, CUcontext context)
     }
     engine->foreign[at] = context;
     pthread_mutex_unlock(&engine->lock);
+}
+
+void ov_note_stream(struct ov_engine *engine, CUstream stream)
+{
+    CUcontext context = NULL;
+    bool of_current = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    if (of_current || ov_cu->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS) {
+        context = NULL;
+        (void)ov_cu->cuCtxGetCurrent(&context);
+    }
+    if (context != NULL && context != engine->context) {
+        ov_note_foreign(engine, context);
+    }
 }
 
 static uint64_t now_ns(void)

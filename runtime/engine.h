@@ -88,6 +88,12 @@ extern const struct ov_driver *ov_cu; /* constant after attach */
 extern struct ov_options ov_opt;      /* constant after attach */
 extern _Atomic int ov_captures;       /* stream captures under way in the process */
 
+/* Whether memory is moved at all: in all modes but `off` and `resident`. */
+static inline bool ov_mode_moves(void)
+{
+    return ov_opt.mode != OV_OPT_MODE_OFF && ov_opt.mode != OV_OPT_MODE_RESIDENT;
+}
+
 /* The engine of the current context's device, made if need be; NULL: no current context, or a device that is not
  * managed (then the caller passes through). */
 struct ov_engine *ov_engine_here(void);
@@ -149,6 +155,8 @@ CUresult ov_finish(struct ov_engine *engine, CUstream stream, CUresult result);
 
 /* A context that is not the engine's works with its memory. */
 void ov_note_foreign(struct ov_engine *engine, CUcontext context);
+/* Work on the engine's memory is about to be enqueued in the stream: its context is noted when it is another one. */
+void ov_note_stream(struct ov_engine *engine, CUstream stream);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);

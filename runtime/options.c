@@ -137,6 +137,28 @@ static bool parse_sized(const struct ov_option *option, const char *text, struct
     return true;
 }
 
+/* Of a row that ends in ":N" only what comes before the colon is the word. */
+static bool parse_numbered(size_t offset, const char *text, struct ov_numbered *out)
+{
+    const size_t length = strcspn(text, ":");
+    for (size_t i = 0; i < OV_CHOICE_COUNT; i++) {
+        const struct ov_choice *choice = &ov_choice_table[i];
+        const size_t word = strcspn(choice->word, ":");
+        if (choice->offset != offset || word != length || strncasecmp(choice->word, text, length) != 0 ||
+            (choice->word[word] == ':') != (text[length] == ':')) {
+            continue;
+        }
+        double number = 0;
+        if (text[length] == ':' && (!ov_value_real(text + length + 1, &number) || number < 1 || number > 1e6 ||
+                                    number != (double)(unsigned)number)) {
+            return false;
+        }
+        *out = (struct ov_numbered){choice->value, (unsigned)number};
+        return true;
+    }
+    return false;
+}
+
 static bool parse_size(const struct ov_option *option, const char *text, size_t length, size_t *out)
 {
     char size[32];
@@ -225,6 +247,8 @@ static bool parse(const struct ov_option *option, const char *text, void *field)
         return choice;
     case OV_TYPE_SIZED:
         return parse_sized(option, text, field);
+    case OV_TYPE_NUMBERED:
+        return parse_numbered(option->offset, text, field);
     case OV_TYPE_SET:
         return parse_set(option->offset, text, field);
     case OV_TYPE_SIZES:
@@ -248,6 +272,7 @@ bool ov_option_valid(const struct ov_option *option, const char *value)
     union {
         struct ov_amount amount;
         struct ov_sized sized;
+        struct ov_numbered numbered;
         struct ov_sizes sizes;
         char path[OV_PATH_BYTES];
     } field;
@@ -286,6 +311,7 @@ void ov_option_accepts(const struct ov_option *option, char *room_at, size_t roo
         [OV_TYPE_SHARE] = "a size (bytes, or a number and K, M, G or T)",
         [OV_TYPE_CHOICE] = "one of ",
         [OV_TYPE_SIZED] = "a size (bytes, or a number and K, M, G or T)",
+        [OV_TYPE_NUMBERED] = "one of ",
         [OV_TYPE_SET] = "\"all\", or with commas between: ",
         [OV_TYPE_SIZES] = "sizes and ranges of sizes with commas between, such as 64M,1G-2G",
         [OV_TYPE_DEVICES] = "\"all\", or ordinals from 0 to 63 and ranges with commas between, such as 0,2-3",
@@ -412,6 +438,19 @@ static void text_add_sized(struct text *text, size_t offset, const struct ov_siz
     }
 }
 
+static void text_add_numbered(struct text *text, size_t offset, const struct ov_numbered *numbered)
+{
+    for (size_t i = 0; i < OV_CHOICE_COUNT; i++) {
+        const char *word = ov_choice_table[i].word;
+        if (ov_choice_table[i].offset == offset && ov_choice_table[i].value == numbered->word) {
+            text_add(text, "%.*s", (int)strcspn(word, ":"), word);
+        }
+    }
+    if (numbered->number != 0) {
+        text_add(text, ":%u", numbered->number);
+    }
+}
+
 static void text_add_sizes(struct text *text, const struct ov_sizes *sizes)
 {
     for (unsigned i = 0; i < sizes->count; i++) {
@@ -445,6 +484,9 @@ static void text_add_value(struct text *text, const struct ov_option *option, co
         break;
     case OV_TYPE_CHOICE:
         text_add_choice(text, option->offset, *(const unsigned *)field);
+        break;
+    case OV_TYPE_NUMBERED:
+        text_add_numbered(text, option->offset, field);
         break;
     case OV_TYPE_SIZED:
         text_add_sized(text, option->offset, field);

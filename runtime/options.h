@@ -36,6 +36,12 @@ struct ov_sized {
     size_t bytes; /* when word is OV_SIZED_BYTES */
 };
 
+/* A word, and the number behind it (0 where it takes none). */
+struct ov_numbered {
+    uint32_t word;
+    unsigned number;
+};
+
 /* Sizes and ranges of sizes; ends are part of a range. */
 #define OV_SIZE_RANGES 16
 struct ov_sizes {
@@ -62,23 +68,25 @@ typedef struct ov_amount ov_field_amount;
 typedef struct ov_amount ov_field_share;
 typedef unsigned ov_field_choice;
 typedef struct ov_sized ov_field_sized;
+typedef struct ov_numbered ov_field_numbered;
 typedef struct ov_sizes ov_field_sizes;
 typedef unsigned ov_field_set;
 typedef uint64_t ov_field_devices;
 typedef char ov_field_path[OV_PATH_BYTES];
 
-#define OV_FIELD_TYPE_FLAG    ov_field_flag
-#define OV_FIELD_TYPE_COUNT   ov_field_count
-#define OV_FIELD_TYPE_REAL    ov_field_real
-#define OV_FIELD_TYPE_BYTES   ov_field_bytes
-#define OV_FIELD_TYPE_AMOUNT  ov_field_amount
-#define OV_FIELD_TYPE_SHARE   ov_field_share
-#define OV_FIELD_TYPE_CHOICE  ov_field_choice
-#define OV_FIELD_TYPE_SIZED   ov_field_sized
-#define OV_FIELD_TYPE_SET     ov_field_set
-#define OV_FIELD_TYPE_SIZES   ov_field_sizes
-#define OV_FIELD_TYPE_DEVICES ov_field_devices
-#define OV_FIELD_TYPE_PATH    ov_field_path
+#define OV_FIELD_TYPE_FLAG     ov_field_flag
+#define OV_FIELD_TYPE_COUNT    ov_field_count
+#define OV_FIELD_TYPE_REAL     ov_field_real
+#define OV_FIELD_TYPE_BYTES    ov_field_bytes
+#define OV_FIELD_TYPE_AMOUNT   ov_field_amount
+#define OV_FIELD_TYPE_SHARE    ov_field_share
+#define OV_FIELD_TYPE_CHOICE   ov_field_choice
+#define OV_FIELD_TYPE_SIZED    ov_field_sized
+#define OV_FIELD_TYPE_NUMBERED ov_field_numbered
+#define OV_FIELD_TYPE_SET      ov_field_set
+#define OV_FIELD_TYPE_SIZES    ov_field_sizes
+#define OV_FIELD_TYPE_DEVICES  ov_field_devices
+#define OV_FIELD_TYPE_PATH     ov_field_path
 
 struct ov_options {
 #define OV_OPTION(NAME, field, TYPE, low, high, default_text, help, details) OV_FIELD_TYPE_##TYPE field;
@@ -107,6 +115,7 @@ enum ov_option_type {
     OV_TYPE_SHARE,
     OV_TYPE_CHOICE,
     OV_TYPE_SIZED,
+    OV_TYPE_NUMBERED,
     OV_TYPE_SET,
     OV_TYPE_SIZES,
     OV_TYPE_DEVICES,

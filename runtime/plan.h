@@ -1,8 +1,10 @@
 /*
- * plan.h - tier and ring place of every unit. A pure function: no CUDA, no locks, no I/O.
+ * plan.h - tier and ring place of every unit, and when each copy is issued. A pure function: no CUDA, no locks, no I/O,
+ * no globals.
  *
- * In: units and what each may become; the learned cycle; launch groups; a budget in pages. Out: a tier per unit, for
- * streamed units the first of their ring pages, and why.
+ * In: units and what each may become; the trace: the learned cycle, its times, how often each part of it is repeated;
+ * launch groups; the link's speed; a budget in pages. Out: a tier per unit, for streamed units the first of their ring
+ * pages, why, the order of copies, and what a cycle takes next to what it must take at least.
  *
  * What every plan keeps
  *   - resident_pages + ring_pages <= budget_pages, always.
@@ -11,24 +13,22 @@
  *   - A unit has a tier that its flags allow. Where that cannot be (it may only be resident and there is no room), it
  *     is host-mapped with OV_PLAN_NO_ROOM and counted in unplaced_pages; the caller decides what that means.
  *
- * What it aims for
- *   - If all fits, all is resident and there is no ring.
- *   - Fewest pages over the link per cycle, where a page read in place counts OV_PLAN_HOST_WEIGHT times. Several
- *     limits on the size of streamed units are tried, since the largest streamed unit sets the depth of the ring; a
- *     lower limit has to save more than 1 %.
- *   - The ring is as shallow as works: twice the largest streamed unit and at least the largest group plus the largest
- *     unit; deeper, up to four times, when the simulation below says that it makes the cycle more than 1 % shorter;
- *     shallower, down to the largest group alone, when the budget asks for it. A group that the budget cannot hold
- *     loses its largest members to other tiers.
- *   - Units that would be loaded several times a cycle are resident first; else residency is spread evenly over the
- *     cycle.
- *   - Neighbours in the cycle lie at disjoint places, so that one is refilled while the other is read, unless the
- *     simulation finds the cycle shorter otherwise. The ring is filled in order of first use, in one to four segments.
- *   - Units outside the cycle: host-mapped, else resident if there is room, else streamed. Sparse ones the same.
+ * Strategies. `auto` tries many plans on the simulation below and keeps the fastest; it stops when one is as good as
+ * the lower bound, or when it has looked at `effort` touches. The others are one rule each, for comparison. A plan that
+ * is less forgiving (a ring of less than two units, in which one late kernel holds up the link) has to be faster by
+ * OV_PLAN_WORTH. Of plans equally fast the one that copies less wins.
  *
- * Ownership: the input belongs to the caller and is not kept; ov_plan_make allocates plan->place, ov_plan_free frees
- * it. Thread-safety: functions of their arguments. Errors: false only when memory runs out. Time: some milliseconds for
- * 5,000 units.
+ * Modes. `memory`: the fastest plan within the budget. `latency`: the smallest budget at which a cycle takes no more
+ * than 1 + slowdown times what it takes when all is resident, and the plan for that.
+ *
+ * Time. The simulation knows one link and one compute stream, both in the order of the cycle, and passes that follow
+ * each other back to back: what it says is the steady state. The lower bound (plan_bound.h) is of all plans that keep
+ * what is said above, whatever their order of copies.
+ *
+ * Units outside the cycle: host-mapped, else resident if there is room, else streamed. Sparse ones the same.
+ *
+ * Ownership: the input belongs to the caller and is not kept; ov_plan_make allocates what is in the plan, ov_plan_free
+ * frees it. Thread-safety: functions of their arguments. Errors: false only when memory runs out.
  */
 #ifndef OV_PLAN_H
 #define OV_PLAN_H
@@ -51,6 +51,10 @@ enum ov_tier { OV_TIER_RESIDENT, OV_TIER_STREAMED, OV_TIER_HOST };
     OV_PLAN_REASON(OV_PLAN_ALL_FITS, "everything fits the budget")                                  \
     OV_PLAN_REASON(OV_PLAN_ONLY_TIER, "may be nothing else")                                        \
     OV_PLAN_REASON(OV_PLAN_SPREAD, "chosen evenly over the cycle")                                  \
+    OV_PLAN_REASON(OV_PLAN_FITTING, "chosen since together they fill the budget")                   \
+    OV_PLAN_REASON(OV_PLAN_ORDER, "chosen in order of use")                                         \
+    OV_PLAN_REASON(OV_PLAN_EXCHANGED, "exchanged for a unit whose copy was waited for")             \
+    OV_PLAN_REASON(OV_PLAN_PHASE, "takes turns with the weights of another part of the program")    \
     OV_PLAN_REASON(OV_PLAN_OFTEN, "used several times a cycle")                                     \
     OV_PLAN_REASON(OV_PLAN_LEFT_OVER, "fitted into what was left of the budget")                    \
     OV_PLAN_REASON(OV_PLAN_CYCLE, "used in the cycle, and the budget is spent")                     \
@@ -81,25 +85,73 @@ struct ov_plan_group {
     uint32_t start, length;
 };
 
+/* A stretch of the cycle that is gone through `repeats` times in a row before the next begins: a text encoder once, a
+ * denoiser fifty times, a decoder once. */
+struct ov_plan_part {
+    size_t length; /* touches of the cycle */
+    uint32_t repeats;
+};
+
+/* Speed of the link for copies of one size. */
+struct ov_plan_rate {
+    double pages, pages_per_s;
+};
+
+/* How a plan is found. OV_PLAN_STRATEGY(constant, name, what it does). `nth` takes a number. */
+#define OV_PLAN_STRATEGIES(OV_PLAN_STRATEGY)                                                                  \
+    OV_PLAN_STRATEGY(OV_PLAN_AUTO, "auto", "the fastest that a search finds")                                 \
+    OV_PLAN_STRATEGY(OV_PLAN_KNAPSACK, "knapsack", "resident is what saves most copying for its size")        \
+    OV_PLAN_STRATEGY(OV_PLAN_GREEDY, "greedy", "resident is what is used first, until the budget is spent")   \
+    OV_PLAN_STRATEGY(OV_PLAN_NTH, "nth", "every nth unit is streamed, and more where the budget asks for it") \
+    OV_PLAN_STRATEGY(OV_PLAN_EVEN, "spread", "resident is chosen evenly over the cycle")
+
+enum ov_plan_strategy { /* in the order of the option's values (options.def) */
+#define OV_PLAN_STRATEGY(constant, name, help) constant,
+                        OV_PLAN_STRATEGIES(OV_PLAN_STRATEGY)
+#undef OV_PLAN_STRATEGY
+                            OV_PLAN_STRATEGY_COUNT
+};
+
+enum ov_plan_mode { OV_PLAN_MEMORY, OV_PLAN_LATENCY };
+
+/* Everything not mentioned may be 0 or NULL. */
 struct ov_plan_input {
     const struct ov_plan_unit *unit;
     size_t unit_count;     /* < UINT32_MAX */
     const uint32_t *cycle; /* units in order of use, repeats allowed (not in a row) */
     size_t cycle_length;
+    const struct ov_plan_part *part; /* one after the other they are the cycle; NULL: all of it once */
+    size_t part_count;
+    const double *compute_s; /* of each touch of the cycle. NULL: COMPUTE_PART of the time of its unit's copy */
+    /* What copies that run meanwhile add to a touch's time: it takes 1 + stretch times as long. NULL: nothing. */
+    const double *stretch;
     const struct ov_plan_group *group;
     size_t group_count;
     const uint32_t *group_unit;
     size_t budget_pages;       /* for resident units and the ring together */
+    size_t host_limit_pages;   /* for units that are not resident; 0: no limit */
     size_t ring_request_pages; /* 0: automatic. Raised to what the largest launch needs, lowered to what is of use. */
-    unsigned tiers; /* set of tiers. A unit goes to a tier outside it only if no tier inside can hold it; left
-                       out, `resident` holds only what may not be streamed. */
-    /* For the depth of an automatic ring; see ov_plan_simulate. */
-    double link_pages_per_s; /* 0: OV_PLAN_LINK */
-    const double *compute_s; /* per element of cycle, or NULL */
+    unsigned tiers;          /* set of tiers. A unit goes to a tier outside it only if no tier inside can hold it; left
+                                out, `resident` holds only what may not be streamed. */
+    double link_pages_per_s; /* 0: OV_PLAN_LINK. Of copies of all sizes, unless there is a curve: */
+    const struct ov_plan_rate *rate; /* by size, ascending */
+    size_t rate_count;
+    enum ov_plan_strategy strategy;
+    unsigned nth; /* of OV_PLAN_NTH; 0 is 2 */
+    enum ov_plan_mode mode;
+    double slowdown; /* of OV_PLAN_LATENCY: 0.05 for 5 % */
+    double worth;    /* a ring of less than two units has to save so much; 0: OV_PLAN_WORTH */
+    size_t effort;   /* touches that a search may look at; 0: OV_PLAN_EFFORT */
 };
 
 /* Pages a second of the link when it was not measured: PCIe 5 x16, 55.2 GB/s. */
 #define OV_PLAN_LINK 26300.0
+/* A copy that had to wait for readers starts so much after they are over. */
+#define OV_PLAN_TURNAROUND_S 1e-5
+/* About 200 million instructions, and as many for the bound at most. */
+#define OV_PLAN_EFFORT 4000000u
+/* A ring that forgives less has to save so much, if the times are known well. */
+#define OV_PLAN_WORTH 0.005
 
 struct ov_plan_place {
     uint32_t pages;     /* as in the input */
@@ -107,6 +159,24 @@ struct ov_plan_place {
     uint8_t tier;       /* enum ov_tier */
     uint8_t reason;     /* enum ov_plan_reason */
     bool sparse;        /* as in the input */
+};
+
+/* A copy of a steady cycle. Copies are issued in their order, each as soon as the one before is over and `after` has
+ * ended. */
+struct ov_plan_copy {
+    uint32_t unit;
+    uint32_t touch; /* of the cycle: needs it */
+    uint32_t after; /* of the cycle: the last before it that reads what it overwrites. OV_PLAN_NO_TOUCH: none */
+    bool again;     /* in every repetition of the part but the first; else in the first */
+};
+#define OV_PLAN_NO_TOUCH UINT32_MAX
+
+/* What a simulation says of a plan, for one cycle in steady state with all its repetitions. */
+struct ov_plan_score {
+    double cycle_s;
+    double stall_s;     /* of it: computation waited for copies */
+    double link_s;      /* the link was busy */
+    size_t cycle_pages; /* copied */
 };
 
 struct ov_plan {
@@ -118,26 +188,39 @@ struct ov_plan {
     size_t cycle_pages;      /* copied per cycle in steady state: pages times loads */
     size_t cycle_host_pages; /* read in place per cycle by dense readers: pages times touches */
     size_t unplaced_pages;   /* of units with OV_PLAN_NO_ROOM */
-    double cycle_s;          /* what ov_plan_simulate says */
+    size_t host_over_pages;  /* beyond host_limit_pages */
+    struct ov_plan_copy *copy;
+    size_t copy_count;
+    struct ov_plan_score score;
+    double cycle_s;    /* score.cycle_s */
+    double bound_s;    /* no plan for this input is faster */
+    double resident_s; /* a cycle when all is resident */
+    /* Copies do not begin during touches whose stretch is at least this; HUGE_VAL where waiting does not pay. */
+    double hold_stretch;
+    enum ov_plan_strategy strategy; /* the rule that chose the tiers */
+    size_t tried;                   /* plans that were simulated */
 };
 
 /* False: memory ran out, *out untouched. */
 bool ov_plan_make(const struct ov_plan_input *input, struct ov_plan *out);
 void ov_plan_free(struct ov_plan *plan);
 
-/* Time of one cycle in steady state, in seconds; negative: memory ran out. One link, one compute stream, both in order
- * of the cycle. A unit that is not in the ring when its touch comes up is loaded; the copy starts when the link is free
- * and the last touches of all units in its pages are over (10 us later if it waited for them). A touch takes
- * compute_s[i], for a host-mapped unit (not sparse) at least pages * OV_PLAN_HOST_WEIGHT / link. compute_s NULL: a 64th
- * of what the unit's copy takes, about the ratio of link to device memory. *cycle_pages (may be NULL) gets the pages
- * copied per cycle. */
-double ov_plan_simulate(const struct ov_plan *plan, const uint32_t *cycle, size_t cycle_length, double link_pages_per_s,
-                        const double *compute_s, size_t *cycle_pages);
+/* What a cycle takes with the plan's tiers and places. A unit that is not in the ring when its touch comes up is
+ * loaded; the copy starts when the link is free and the last touches of all units in its pages are over (10 us later if
+ * it waited for them). A touch takes compute_s; of a host-mapped unit (not sparse) at least OV_PLAN_HOST_WEIGHT times
+ * its copy, and the link is busy with it for as long. stall_s, where not NULL, gets what each touch waited for copies.
+ * False: memory ran out. */
+bool ov_plan_simulate(const struct ov_plan_input *input, const struct ov_plan *plan, struct ov_plan_score *score,
+                      double *stall_s);
+
+/* Time of one copy on the input's link. */
+double ov_plan_copy_time(const struct ov_plan_input *input, double pages);
 
 /* True when the places of two streamed units overlap. */
 bool ov_plan_overlap(const struct ov_plan *plan, uint32_t a, uint32_t b);
 
 const char *ov_plan_reason_text(enum ov_plan_reason reason);
 const char *ov_tier_name(enum ov_tier tier); /* "resident", "streamed", "host" */
+const char *ov_plan_strategy_name(enum ov_plan_strategy strategy);
 
 #endif

@@ -18,9 +18,14 @@ static void order_units(struct ov_plan_book *book)
     const struct ov_plan_input *input = book->input;
     size_t count = 0;
 
-    for (size_t i = 0; i < input->cycle_length; i++) {
-        if (book->touches[input->cycle[i]]++ == 0) {
-            book->order[count++] = input->cycle[i];
+    for (size_t i = 0; i < book->sim.lap_count; i++) {
+        const struct ov_plan_lap *lap = &book->sim.lap[i];
+        for (uint32_t step = lap->first; step < lap->first + lap->count; step++) {
+            const uint32_t unit = input->cycle[book->sim.touch[step]];
+            if (book->touches[unit] == 0) {
+                book->order[count++] = unit;
+            }
+            book->touches[unit] += lap->weight;
         }
     }
     for (uint32_t unit = 0; unit < book->unit_count; unit++) {
@@ -32,28 +37,29 @@ static void order_units(struct ov_plan_book *book)
 
 /* A touch finds its unit in the ring if no more was touched since the last time than fits beside it. A guess, since
  * what becomes resident brings touches closer together; it only decides whom residency helps most. */
-static void count_loads(struct ov_plan_book *book, size_t ring_pages, double *after_last, double *before_first)
+static void count_loads(struct ov_plan_book *book, size_t ring_pages, double *after_last)
 {
     const struct ov_plan_input *input = book->input;
     double sum = 0;
 
-    for (size_t i = 0; i < input->cycle_length; i++) {
-        const uint32_t unit = input->cycle[i];
-        const double pages = input->unit[unit].pages;
-        if (after_last[unit] == 0) {
-            before_first[unit] = sum;
-        } else if (sum - after_last[unit] + pages > (double)ring_pages) {
-            book->loads[unit]++;
+    for (unsigned cycle = 0; cycle < 2; cycle++) { /* the second counts */
+        for (size_t i = 0; i < book->sim.lap_count; i++) {
+            const struct ov_plan_lap *lap = &book->sim.lap[i];
+            for (uint32_t step = lap->first; step < lap->first + lap->count; step++) {
+                const uint32_t unit = input->cycle[book->sim.touch[step]];
+                const double pages = input->unit[unit].pages;
+                const bool gone = sum - after_last[unit] + pages > (double)ring_pages;
+                book->loads[unit] += cycle > 0 && gone ? lap->weight : 0;
+                sum += pages;
+                after_last[unit] = sum;
+            }
         }
-        sum += pages;
-        after_last[unit] = sum;
     }
     for (uint32_t unit = 0; unit < book->unit_count; unit++) {
-        const double gap = sum - after_last[unit] + before_first[unit];
         if (book->touches[unit] == 0 || (input->unit[unit].sparse && ov_plan_can_be(book, unit, OV_TIER_HOST))) {
             book->loads[unit] = 0;
-        } else if (book->loads[unit] == 0 || gap + input->unit[unit].pages > (double)ring_pages) {
-            book->loads[unit]++;
+        } else if (book->loads[unit] == 0) {
+            book->loads[unit] = 1;
         }
     }
 }
@@ -96,6 +102,67 @@ static bool sort_by_loads(struct ov_plan_book *book)
     }
     free(start);
     return true;
+}
+
+struct value {
+    uint32_t unit, loads, at;
+    double page_s;
+};
+
+static int compare_values(const void *a, const void *b)
+{
+    const struct value *x = a, *y = b;
+
+    if (x->loads != y->loads) {
+        return x->loads > y->loads ? -1 : 1;
+    }
+    if (x->page_s < y->page_s || x->page_s > y->page_s) {
+        return x->page_s > y->page_s ? -1 : 1;
+    }
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Most loads first, then those whose copies take longest for their size, then in order of the cycle. */
+static bool sort_by_value(struct ov_plan_book *book)
+{
+    struct value *value = calloc(book->unit_count + 1, sizeof(*value));
+
+    if (!value) {
+        return false;
+    }
+    for (uint32_t i = 0; i < book->unit_count; i++) {
+        const uint32_t unit = book->order[i];
+        value[i] = (struct value){unit, book->loads[unit], i, book->sim.copy_s[unit] / book->input->unit[unit].pages};
+    }
+    qsort(value, book->unit_count, sizeof(*value), compare_values);
+    for (size_t i = 0; i < book->unit_count; i++) {
+        book->by_value[i] = value[i].unit;
+    }
+    free(value);
+    return true;
+}
+
+static void time_units(struct ov_plan_book *book)
+{
+    const struct ov_plan_input *input = book->input;
+    uint8_t *seen = book->placed; /* scratch of others, all zero now */
+    double now_s = 0;
+
+    for (size_t p = 0, touch = 0; p < ov_plan_part_count(input); p++) {
+        const size_t end = touch + ov_plan_part_at(input, p).length;
+        book->part[p].begin_s = now_s;
+        for (; touch < end; touch++) {
+            const uint32_t unit = input->cycle[touch];
+            if (!seen[unit]) {
+                seen[unit] = 1;
+                book->first_s[unit] = now_s;
+                book->part_of[unit] = (uint32_t)p;
+            }
+            book->read_s[unit] += book->sim.compute_s[touch];
+            now_s += book->sim.compute_s[touch];
+        }
+        book->part[p].end_s = now_s;
+    }
 }
 
 static size_t members_at_most(const struct ov_plan_input *input)
@@ -148,20 +215,19 @@ static bool fill_book(struct ov_plan_book *book)
 {
     const struct ov_plan_input *input = book->input;
     double *after_last = calloc(book->unit_count + 1, sizeof(*after_last));
-    double *before_first = calloc(book->unit_count + 1, sizeof(*before_first));
     bool done = false;
 
-    if (after_last && before_first) {
+    if (after_last) {
         for (uint32_t unit = 0; unit < book->unit_count; unit++) {
             book->can[unit] = (uint8_t)choose_can(input->unit[unit].may, input->tiers);
         }
         order_units(book);
-        count_loads(book, usual_ring(book), after_last, before_first);
+        count_loads(book, usual_ring(book), after_last);
         collect_groups(book);
-        done = sort_by_loads(book);
+        time_units(book);
+        done = sort_by_loads(book) && sort_by_value(book);
     }
     free(after_last);
-    free(before_first);
     return done;
 }
 
@@ -172,8 +238,16 @@ bool ov_plan_book_open(struct ov_plan_book *book, const struct ov_plan_input *in
     struct ov_plan_groups *groups = &book->groups;
 
     *book = (struct ov_plan_book){.input = input, .unit_count = input->unit_count};
+    if (!ov_plan_sim_open(&book->sim, input)) {
+        return false;
+    }
     book->order = calloc(room, sizeof(*book->order));
     book->by_loads = calloc(room, sizeof(*book->by_loads));
+    book->by_value = calloc(room, sizeof(*book->by_value));
+    book->first_s = calloc(room, sizeof(*book->first_s));
+    book->read_s = calloc(room, sizeof(*book->read_s));
+    book->part_of = calloc(room, sizeof(*book->part_of));
+    book->part = calloc(ov_plan_part_count(input) + 1, sizeof(*book->part));
     book->touches = calloc(room, sizeof(*book->touches));
     book->loads = calloc(room, sizeof(*book->loads));
     book->list = calloc(room, sizeof(*book->list));
@@ -185,9 +259,9 @@ bool ov_plan_book_open(struct ov_plan_book *book, const struct ov_plan_input *in
     groups->member_start = calloc(input->group_count + 2, sizeof(*groups->member_start));
     groups->member = calloc(members, sizeof(*groups->member));
     groups->of = calloc(members, sizeof(*groups->of));
-    if (book->order && book->by_loads && book->touches && book->loads && book->list && book->can && book->role &&
-        book->placed && book->near && groups->of_start && groups->member_start && groups->member && groups->of &&
-        fill_book(book)) {
+    if (book->order && book->by_loads && book->by_value && book->first_s && book->read_s && book->part_of &&
+        book->part && book->touches && book->loads && book->list && book->can && book->role && book->placed &&
+        book->near && groups->of_start && groups->member_start && groups->member && groups->of && fill_book(book)) {
         return true;
     }
     ov_plan_book_close(book);
@@ -196,8 +270,14 @@ bool ov_plan_book_open(struct ov_plan_book *book, const struct ov_plan_input *in
 
 void ov_plan_book_close(struct ov_plan_book *book)
 {
+    ov_plan_sim_close(&book->sim);
     free(book->order);
     free(book->by_loads);
+    free(book->by_value);
+    free(book->first_s);
+    free(book->read_s);
+    free(book->part_of);
+    free(book->part);
     free(book->touches);
     free(book->loads);
     free(book->list);

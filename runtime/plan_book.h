@@ -10,16 +10,28 @@
 
 #include "plan.h"
 #include "plan_ring.h"
+#include "plan_simulate.h"
+
+/* Computation of the cycle, each part once, before a part and up to its end. */
+struct ov_plan_book_part {
+    double begin_s, end_s;
+};
 
 struct ov_plan_book {
     const struct ov_plan_input *input;
     size_t unit_count;
+    struct ov_plan_sim sim;
     uint32_t *order;    /* all units; those of the cycle come first, in order of first use */
     uint32_t *by_loads; /* order, most loads first */
-    uint32_t *touches;  /* per unit, in a cycle */
-    uint32_t *loads;    /* of them, about how many find it no longer in a ring of the usual depth. 0: outside the cycle,
-                           or sparse and free to be host-mapped */
-    uint8_t *can;       /* tiers it is to be given, from what it may be and what the user allows */
+    uint32_t *by_value; /* order, most copying saved for its size first */
+    double *first_s;    /* per unit: computation of the cycle, each part once, before its first touch */
+    double *read_s;     /* per unit: computation of its touches, each part once */
+    uint32_t *part_of;  /* per unit: the part of that touch */
+    struct ov_plan_book_part *part;
+    uint32_t *touches; /* per unit, in a cycle with all repetitions */
+    uint32_t *loads;   /* of them, about how many find it no longer in a ring of the usual depth. 0: outside the cycle,
+                          or sparse and free to be host-mapped */
+    uint8_t *can;      /* tiers it is to be given, from what it may be and what the user allows */
     struct ov_plan_groups groups;
     struct ov_plan_near *near;
     uint8_t *placed;

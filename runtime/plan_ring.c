@@ -1,5 +1,7 @@
 #include "plan_ring.h"
 
+#include "plan_simulate.h"
+
 #include <string.h>
 
 /* States in ring->placed. */
@@ -245,6 +247,114 @@ size_t ov_plan_fill_ring(struct ov_plan_ring *ring)
     return place_rest(ring, &cursor) == 0 ? 0 : fill_again(ring);
 }
 
+/* ---- by age ---- */
+
+/* What was read last, and when, from one page of the ring to where the next begins. */
+static void set_age(struct ov_plan_ages *ages, size_t page, size_t pages, uint32_t age)
+{
+    struct ov_plan_age *item = ages->item;
+    size_t first = 0, last;
+
+    while (first + 1 < ages->count && item[first + 1].page <= page) {
+        first++;
+    }
+    for (last = first; last + 1 < ages->count && item[last + 1].page < page + pages;) {
+        last++;
+    }
+    const size_t end = last + 1 < ages->count ? item[last + 1].page : ages->pages;
+    struct ov_plan_age piece[3];
+    size_t count = 0;
+    if (item[first].page < page) {
+        piece[count++] = item[first];
+    }
+    piece[count++] = (struct ov_plan_age){(uint32_t)page, age};
+    if (page + pages < end) {
+        piece[count++] = (struct ov_plan_age){(uint32_t)(page + pages), item[last].age};
+    }
+    memmove(item + first + count, item + last + 1, (ages->count - last - 1) * sizeof(*item));
+    memcpy(item + first, piece, count * sizeof(*item));
+    ages->count += first + count - last - 1;
+}
+
+/* Of all places for the unit the one whose youngest page is oldest; of equals the first. Any place can be slid down to
+ * where something begins. */
+static size_t oldest_place(const struct ov_plan_ring *ring, const struct ov_plan_ages *ages, uint32_t unit)
+{
+    const size_t pages = ring->place[unit].pages;
+    size_t best = SIZE_MAX;
+    uint32_t best_age = UINT32_MAX;
+
+    for (size_t i = 0; i < ages->count && ages->item[i].page + pages <= ages->pages; i++) {
+        const size_t page = ages->item[i].page;
+        uint32_t youngest = 0;
+        for (size_t k = i; k < ages->count && ages->item[k].page < page + pages && youngest < best_age; k++) {
+            youngest = ages->item[k].age > youngest ? ages->item[k].age : youngest;
+        }
+        if (youngest < best_age && clear_of_groups(ring, unit, page)) {
+            best = page;
+            best_age = youngest;
+        }
+    }
+    return best;
+}
+
+/* Units outside the cycle, anywhere; returns how many found no place. */
+static size_t place_unused(struct ov_plan_ring *ring)
+{
+    size_t without = 0;
+
+    for (size_t i = 0; i < ring->order_count; i++) {
+        const uint32_t unit = ring->order[i];
+        struct search search = {ring, unit, SIZE_MAX, false};
+        if (ring->placed[unit] == OUT) {
+            consider(&search, 0);
+            if (search.page == SIZE_MAX) {
+                consider_ends(&search);
+            }
+            ring->placed[unit] = search.page == SIZE_MAX ? FIRST : IN;
+            ring->place[unit].ring_page = search.page == SIZE_MAX ? 0 : (uint32_t)search.page;
+            without += search.page == SIZE_MAX;
+        }
+    }
+    return without;
+}
+
+size_t ov_plan_fill_ring_by_age(struct ov_plan_ring *ring, struct ov_plan_sim *sim, struct ov_plan_ages *ages)
+{
+    size_t without = 0;
+
+    ages->pages = ring->ring_pages;
+    ages->count = 1;
+    ages->item[0] = (struct ov_plan_age){0, 0};
+    memset(ring->placed, OUT, ring->unit_count);
+    ring->crowded = 0;
+    for (size_t step = 0; step < 2 * sim->step_count; step++) {
+        const size_t at = step < sim->step_count ? step : step - sim->step_count;
+        const uint32_t unit = sim->input->cycle[sim->touch[at]];
+        if (step > 0 && at == 0) { /* all once more */
+            memset(ring->placed, OUT, ring->unit_count);
+            without = ring->crowded = 0;
+        }
+        if (ring->place[unit].tier != OV_TIER_STREAMED) {
+            continue;
+        }
+        if (ring->placed[unit] == OUT) {
+            const size_t page = oldest_place(ring, ages, unit);
+            ring->placed[unit] = page == SIZE_MAX ? FIRST : IN;
+            ring->place[unit].ring_page = page == SIZE_MAX ? 0 : (uint32_t)page;
+            ring->crowded += page != SIZE_MAX && !clear_of_near(ring, unit, page);
+            without += page == SIZE_MAX;
+        }
+        if (ring->placed[unit] == IN) {
+            /* What is read again soon is as young as what is read then. */
+            const size_t until = sim->next[at] > 0 ? step + sim->next[at] - at : step;
+            set_age(ages, ring->place[unit].ring_page, ring->place[unit].pages, (uint32_t)until + 1);
+        }
+        sim->steps_run += 1 + ages->count / 8;
+    }
+    return without + place_unused(ring);
+}
+
 bool ov_plan_placed(const struct ov_plan_ring *ring, uint32_t unit)
 {
     return ring->placed[unit] == IN;
@@ -257,7 +367,7 @@ size_t ov_plan_ring_extent(const struct ov_plan_ring *ring)
     for (size_t i = 0; i < ring->order_count; i++) {
         const struct ov_plan_place *place = &ring->place[ring->order[i]];
         const size_t end = (size_t)place->ring_page + place->pages;
-        if (ov_plan_placed(ring, ring->order[i]) && end > extent) {
+        if (place->tier == OV_TIER_STREAMED && ov_plan_placed(ring, ring->order[i]) && end > extent) {
             extent = end;
         }
     }

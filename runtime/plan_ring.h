@@ -4,7 +4,7 @@
  * Hard: units of one launch group at disjoint places. Soft: neighbours in the cycle too. The ring is filled in a given
  * order, in equal segments, each at least as long as the largest unit: a unit that does not fit behind its predecessor
  * starts the next segment, so it never lies over it. With one segment the ring is packed tighter, at the price of such
- * overlaps where it wraps.
+ * overlaps where it wraps. Or it is filled by age, without an order of pages.
  *
  * Ownership: the caller's arrays, filled in here. No allocation, no errors, no state.
  */
@@ -46,9 +46,21 @@ void ov_plan_find_near(struct ov_plan_ring *ring, const uint32_t *cycle, size_t 
 
 /* Gives the units in `order` their places. Returns how many got none; ov_plan_placed tells which. */
 size_t ov_plan_fill_ring(struct ov_plan_ring *ring);
+/* The same by age: each unit, in order of first use, goes where it overwrites what was read longest ago. For that the
+ * steps are gone through twice, so that the end of the cycle is what its beginning overwrites. ages->item is scratch,
+ * for ring_pages + 2. */
+struct ov_plan_age {
+    uint32_t page, age; /* from this page on */
+};
+struct ov_plan_ages {
+    struct ov_plan_age *item;
+    size_t count, room, pages;
+};
+struct ov_plan_sim;
+size_t ov_plan_fill_ring_by_age(struct ov_plan_ring *ring, struct ov_plan_sim *sim, struct ov_plan_ages *ages);
 bool ov_plan_placed(const struct ov_plan_ring *ring, uint32_t unit);
 
-/* Pages of the ring that are of use: the largest end of a place. */
+/* Pages of the ring that are of use: the largest end of the place of a unit that is still streamed. */
 size_t ov_plan_ring_extent(const struct ov_plan_ring *ring);
 
 #endif

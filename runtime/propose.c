@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "engine.h"
+#include "log.h"
+
+/* Computation is guessed here: a ring of less than two units, which stakes much on it, has to save a good deal. */
+#define SHALLOW_WORTH 0.05
 
 /* The pause between two passes of a program that waits for each (PyTorch on an H200's host: about 1 ms). */
 #define BRIDGE_S 1.2e-3
@@ -47,6 +51,15 @@ static void want_runs(const struct ov_runs *runs, const struct ov_plan *plan, ui
     }
 }
 
+/* A cycle under the plan when each touch computes so long; 0: memory ran out. */
+static double cycle_s(const struct ov_plan_input *input, const struct ov_plan *plan, const double *compute_s)
+{
+    struct ov_plan_input timed = *input;
+    struct ov_plan_score score;
+    timed.compute_s = compute_s;
+    return ov_plan_simulate(&timed, plan, &score, NULL) ? score.cycle_s : 0;
+}
+
 /* How much longer than the better of both plans one takes, at worst, whether computation is short or long. */
 static double regret(const struct ov_plan_input *input, const struct ov_plan *plan, const struct ov_plan *other,
                      const double *longer)
@@ -54,10 +67,7 @@ static double regret(const struct ov_plan_input *input, const struct ov_plan *pl
     const double *const compute[] = {input->compute_s, longer};
     double worst = 0;
     for (int k = 0; k < 2; k++) {
-        double mine =
-            ov_plan_simulate(plan, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
-        double theirs =
-            ov_plan_simulate(other, input->cycle, input->cycle_length, input->link_pages_per_s, compute[k], NULL);
+        double mine = cycle_s(input, plan, compute[k]), theirs = cycle_s(input, other, compute[k]);
         double best = mine < theirs ? mine : theirs;
         worst = best > 0 && mine / best > worst ? mine / best : worst;
     }
@@ -174,7 +184,14 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
                                   : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
         .link_pages_per_s = link,
         .compute_s = compute_s,
+        .strategy = (enum ov_plan_strategy)ov_opt.strategy.word,
+        .nth = ov_opt.strategy.number,
+        .worth = SHALLOW_WORTH,
     };
+    if (ov_opt.mode == OV_OPT_MODE_LATENCY) { /* what costs nothing is not known then */
+        ov_log_once(OV_LOG_WARN,
+                    "OVERSHOT_MODE=latency: passes are not timed, so weights fill the budget as in mode memory");
+    }
     bool made = compute_s != NULL && plan_robustly(&input, plan, share);
     if (made) {
         deepen(&input, unit, plan, share);

@@ -77,7 +77,7 @@ void ov_alloc_grew(struct ov_engine *engine, bool on_host)
 {
     if (on_host && !engine->armed) {
         ov_engine_arm(engine, "the budget is used up");
-    } else if (!engine->armed && ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable &&
+    } else if (!engine->armed && ov_mode_moves() && engine->arena.host_capable &&
                budget_left(engine) < engine->ledger.budget_bytes / 2) {
         ov_engine_arm(engine, "half of the budget is used");
     }

@@ -33,7 +33,7 @@ bool ov_small_fits(struct ov_engine *engine, size_t bytes)
         pthread_mutex_lock(&engine->lock);
         bool fits = ov_ledger_small_fits(&engine->ledger, OV_SMALL_BYTES(bytes));
         pthread_mutex_unlock(&engine->lock);
-        if (fits || round > 0 || !engine->arena.host_capable || ov_opt.mode != OV_OPT_MODE_AUTO) {
+        if (fits || round > 0 || !engine->arena.host_capable || !ov_mode_moves()) {
             return fits || !engine->arena.host_capable;
         }
         ov_make_room(engine, 2, true);

@@ -43,6 +43,44 @@ bool ov_value_real(const char *text, double *out)
     return true;
 }
 
+/* 10^exponent for one from -400 to 400. */
+static double power_of_ten(int exponent)
+{
+    double power = 1;
+    for (int i = exponent < 0 ? -exponent : exponent; i > 0; i--) {
+        power *= 10;
+    }
+    return exponent < 0 ? 1 / power : power;
+}
+
+bool ov_value_decimal(const char *text, double *out)
+{
+    const bool negative = *text == '-';
+    uint64_t whole;
+    double fraction;
+    int exponent = 0;
+    text = parse_decimal(text + negative, &whole, &fraction);
+    if (text && (*text | 0x20) == 'e') {
+        const char *start = text += 1 + (text[1] == '+' || text[1] == '-');
+        for (; *text >= '0' && *text <= '9' && exponent <= 400; text++) {
+            exponent = exponent * 10 + (*text - '0');
+        }
+        if (text == start || exponent > 400) {
+            return false;
+        }
+        exponent = start[-1] == '-' ? -exponent : exponent;
+    }
+    if (!text || *text) {
+        return false;
+    }
+    const double value = ((double)whole + fraction) * power_of_ten(exponent);
+    if (!(value <= 1.7e308)) {
+        return false;
+    }
+    *out = negative ? -value : value;
+    return true;
+}
+
 /* A size: "1.5G", "512MiB", "4096", "64 kb". */
 bool ov_value_bytes(const char *text, size_t *out)
 {

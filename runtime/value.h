@@ -14,6 +14,8 @@
 
 /* A decimal number without a sign: "2", "0.75". */
 bool ov_value_real(const char *text, double *out);
+/* The same with a sign and a power of ten: "-1.5e-3". Not beyond what a double holds. */
+bool ov_value_decimal(const char *text, double *out);
 /* Bytes, with an optional unit of 1024^n: "4096", "1.5G", "64 kB", "512MiB". */
 bool ov_value_bytes(const char *text, size_t *out);
 /* 0 no off false, 1 yes on true. */

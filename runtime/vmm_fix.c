@@ -19,7 +19,7 @@ static CUresult find_room(struct ov_engine *engine, const struct ov_handle *hand
     if (may && handle->bytes > ov_ledger_left(&engine->ledger)) {
         ov_idle_drop(engine, 0, true);
     }
-    may = may && engine->arena.host_capable && ov_opt.mode == OV_OPT_MODE_AUTO;
+    may = may && engine->arena.host_capable && ov_mode_moves();
     if (may && handle->bytes > ov_ledger_left(&engine->ledger) && ov_ring_open(engine) == CUDA_SUCCESS) {
         ov_demote_some(engine, handle->pages);
     }
@@ -133,7 +133,7 @@ static CUresult fix_unwritten(struct ov_engine *engine, struct ov_handle *handle
     ov_loose_drop(&engine->arena, &handle->loose);
     CUresult result = make_real(engine, handle, idle, &handle->real);
     if (result != CUDA_SUCCESS) {
-        bool host = ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable;
+        bool host = ov_mode_moves() && engine->arena.host_capable;
         (void)ov_loose_make(&engine->arena, handle->pages, host, &handle->loose);
     }
     return result;

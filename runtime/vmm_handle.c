@@ -114,7 +114,7 @@ static CUresult create_virtual(struct ov_engine *engine, CUmemGenericAllocationH
     ov_make_room(engine, handle->pages, false);
     bool entered = ov_context_enter(engine);
     pthread_mutex_lock(&engine->lock);
-    bool host = ov_opt.mode == OV_OPT_MODE_AUTO && engine->arena.host_capable;
+    bool host = ov_mode_moves() && engine->arena.host_capable;
     CUresult result = ov_loose_make(&engine->arena, handle->pages, host, &handle->loose);
     bool on_host = result == CUDA_SUCCESS && ov_loose_host_pages(&handle->loose) > 0;
     if (result == CUDA_SUCCESS) {

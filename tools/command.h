@@ -14,6 +14,7 @@ enum { EXIT_OWN_ERROR = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 int command_run(int argc, char **argv);
 int command_env_example(int argc, char **argv);
 int command_control(int argc, char **argv);
+int command_plan(int argc, char **argv);
 int command_options(int argc, char **argv);
 
 /* Prints "overshot: ..." and returns status. */

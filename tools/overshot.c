@@ -14,6 +14,7 @@ static const struct command {
 } commands[] = {
     {"run", "[OPTION...] [--] PROGRAM [ARG...]", "run a program with libovershot.so in front of the CUDA driver",
      command_run},
+    {"plan", "PROFILE.json", "say what would happen to a program that was profiled, at any budget", command_plan},
     {"options", "", "describe every option, its environment variable and its default", command_options},
     {"ctl", "cleanup [NAME]", "remove shared host copies that no process uses (OVERSHOT_SHARE)", command_control},
     {"env-example", "", "print all variables with their defaults as a file", command_env_example},

@@ -209,10 +209,10 @@ static error_t parse(int key, char *word, struct argp_state *state)
 static const char *value_name(enum ov_option_type type)
 {
     static const char *const names[OV_TYPES] = {
-        [OV_TYPE_FLAG] = "0|1",     [OV_TYPE_COUNT] = "N",    [OV_TYPE_REAL] = "X",      [OV_TYPE_BYTES] = "SIZE",
-        [OV_TYPE_AMOUNT] = "SIZE",  [OV_TYPE_SHARE] = "SIZE", [OV_TYPE_CHOICE] = "WORD", [OV_TYPE_SET] = "WORDS",
-        [OV_TYPE_SIZED] = "SIZE",   [OV_TYPE_SIZES] = "SIZES",
-        [OV_TYPE_DEVICES] = "LIST", [OV_TYPE_PATH] = "FILE",
+        [OV_TYPE_FLAG] = "0|1",    [OV_TYPE_COUNT] = "N",       [OV_TYPE_REAL] = "X",      [OV_TYPE_BYTES] = "SIZE",
+        [OV_TYPE_AMOUNT] = "SIZE", [OV_TYPE_SHARE] = "SIZE",    [OV_TYPE_CHOICE] = "WORD", [OV_TYPE_SET] = "WORDS",
+        [OV_TYPE_SIZED] = "SIZE",  [OV_TYPE_NUMBERED] = "WORD", [OV_TYPE_SIZES] = "SIZES", [OV_TYPE_DEVICES] = "LIST",
+        [OV_TYPE_PATH] = "FILE",
     };
     return names[type];
 }

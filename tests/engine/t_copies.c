@@ -1,5 +1,6 @@
 /*
- * Every form of copy that reads a streamed weight gives the bytes that it holds: `t_copies FORM`.
+ * Every form of copy that reads a streamed weight gives the bytes that it holds: `t_copies FORM`. And copies that
+ * another context makes are waited for: `t_copies other_context`.
  */
 #include "rig.h"
 
@@ -215,8 +216,46 @@ static void check_form(form *read)
     rig_close(&rig);
 }
 
+/* The stream of another device's context copies weights while there is no plan yet: whoever makes one waits for it,
+ * though nobody else does. */
+static void check_other_context(void)
+{
+    struct rig rig, other;
+    CUdeviceptr copy;
+    void *back = malloc(weight_bytes);
+    rig_open(&other, 1);
+    OK(cuMemAlloc(&copy, weight_bytes));
+    rig_open(&rig, 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        (void)rig_add(&rig, weight_bytes);
+    }
+    unsigned last = 0;
+    for (unsigned pass = 0; pass < 64 && rig_streamed_mib() == 0; pass++) {
+        last = pass % COUNT;
+        OK(cuCtxSetCurrent(other.context));
+        OK(cuMemcpyPeerAsync(copy, other.context, rig.weight[last].address, rig.context, weight_bytes, other.stream));
+        OK(cuCtxSetCurrent(rig.context));
+        rig_pass(&rig, NULL, 0);
+    }
+    HOLDS(rig_streamed_mib() > 0);
+    rig_pass(&rig, NULL, 0);
+    OK(cuCtxSetCurrent(other.context));
+    OK(cuStreamSynchronize(other.stream));
+    OK(cuMemcpyDtoH(back, copy, weight_bytes));
+    rig_compare_bytes(&rig.weight[last], back, "copied by another context");
+    OK(cuMemFree(copy));
+    free(back);
+    rig_close(&other);
+    OK(cuCtxSetCurrent(rig.context));
+    rig_close(&rig);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "other_context") == 0) {
+        check_other_context();
+        return 0;
+    }
     for (size_t i = 0; argc == 2 && i < sizeof forms / sizeof forms[0]; i++) {
         if (strcmp(argv[1], forms[i].name) == 0) {
             check_form(forms[i].read);

