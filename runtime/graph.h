@@ -91,6 +91,7 @@ struct ov_graph_turn {
     uint64_t begins, ends; /* of its neighbours, as they were then */
     struct ov_graph_schedule schedule;
     struct ov_turn ring;
+    unsigned plan;     /* what stayed in the ring untouched is known by its index in this plan */
     size_t nodes;      /* of exec, if it is not the program's own */
     uint64_t launched; /* number of its last launch */
     unsigned reshaped; /* times it was made anew for its neighbours' sake */
@@ -98,8 +99,9 @@ struct ov_graph_turn {
 
 /* What a graph is launched beside, as far as nothing used the ring in between. Guarded by the engine's lock. */
 struct ov_graph_beside {
-    struct ov_graph *graph; /* NULL: not known */
+    struct ov_graph *graph; /* the last time; NULL: not known */
     unsigned times;         /* in a row */
+    struct ov_graph *sure;  /* often enough in a row, and none other since; NULL: itself */
 };
 
 struct ov_graph {
