@@ -144,7 +144,7 @@ START_TEST(a_creator_that_dies_is_succeeded_at_once)
 }
 END_TEST
 
-enum { LEAVERS = 8, LEAVING_ROUNDS = 300 };
+enum { LEAVERS = 3, LEAVING_ROUNDS = 100 };
 static pthread_barrier_t at_once;
 
 static void *leave_with_others(void *share)
