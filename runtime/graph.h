@@ -87,11 +87,12 @@ struct ov_graph_turn {
     bool unchecked;        /* the graph may read other units by now */
     uint64_t version;      /* ov_graphs_version when it was last found to be right */
     uint64_t made_of;      /* digest of the units, their places and their masters */
-    uint64_t made_for;     /* the same of units that only others read */
+    uint64_t made_for;     /* the same for what it brings in for the next launch */
     uint64_t refused;      /* the same, when it could not be made */
     uint64_t begins, ends; /* of its neighbours, as they were then */
     struct ov_graph_schedule schedule;
     struct ov_turn ring;
+    unsigned plan;     /* what stayed in the ring untouched is known by its index in this plan */
     size_t nodes;      /* of exec, if it is not the program's own */
     uint64_t launched; /* number of its last launch */
     unsigned reshaped; /* times it was made anew for its neighbours' sake */
@@ -99,8 +100,9 @@ struct ov_graph_turn {
 
 /* What a graph is launched beside, as far as nothing used the ring in between. Guarded by the engine's lock. */
 struct ov_graph_beside {
-    struct ov_graph *graph; /* NULL: not known */
+    struct ov_graph *graph; /* the last time; NULL: not known */
     unsigned times;         /* in a row */
+    struct ov_graph *sure;  /* often enough in a row, and none other since; NULL: itself */
 };
 
 struct ov_graph {

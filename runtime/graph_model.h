@@ -76,7 +76,7 @@ bool ov_graph_has_edge(const struct ov_graph_model *model, uint32_t from, uint32
 struct ov_graph_node *ov_graph_model_append(struct ov_graph_model *model);
 bool ov_graph_model_absorb(struct ov_graph_model *model, CUgraphNode within, struct ov_graph_model *other);
 
-/* What a node does from now on. False: memory ran out. */
+/* graph_node.c. What a node does from now on. False: memory ran out. */
 bool ov_graph_node_scan(struct ov_graph_node *node, const CUDA_KERNEL_NODE_PARAMS *params);
 bool ov_graph_node_copies(struct ov_graph_node *node, const struct ov_copy *copy);
 /* The driver's descriptions as spans. */

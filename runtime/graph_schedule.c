@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "graph.h"
+#include "hash.h"
 
 struct pass {
     const struct ov_ring *ring;
@@ -24,16 +25,11 @@ struct pass {
     uint32_t loads, room;
 };
 
-static bool overlap(const struct ov_unit *a, const struct ov_unit *b)
-{
-    return a->ring_page < b->ring_page + b->pages && b->ring_page < a->ring_page + a->pages;
-}
-
 static bool fit_together(const struct ov_ring *ring, const struct ov_graph_step *step)
 {
     for (uint32_t i = 0; i < step->units; i++) {
         for (uint32_t j = 0; j < i; j++) {
-            if (overlap(&ring->unit[step->unit[i]], &ring->unit[step->unit[j]])) {
+            if (ov_units_overlap(&ring->unit[step->unit[i]], &ring->unit[step->unit[j]])) {
                 return false;
             }
         }
@@ -89,12 +85,6 @@ static bool run(struct pass *pass)
 }
 
 /* ---- results ---- */
-
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * 0x9E3779B97F4A7C15ull;
-    return hash ^ hash >> 29;
-}
 
 static bool list_reads(const struct pass *pass, struct ov_graph_schedule *out)
 {
@@ -160,16 +150,16 @@ static void hash_both_ends(struct ov_graph_schedule *out)
 {
     out->begins = out->ends = 1;
     for (uint32_t i = 0; i < out->needs; i++) {
-        out->begins = mix(out->begins, out->need[i]);
+        out->begins = ov_hash_add(out->begins, out->need[i]);
     }
     for (uint32_t i = 0; i < out->tail; i++) {
-        out->begins = mix(out->begins, (uint64_t)out->load[i].step << 32 | out->load[i].unit);
+        out->begins = ov_hash_add(out->begins, (uint64_t)out->load[i].step << 32 | out->load[i].unit);
     }
     for (uint32_t i = 0; i < out->lefts; i++) {
-        out->ends = mix(out->ends, out->left[i]);
+        out->ends = ov_hash_add(out->ends, out->left[i]);
     }
     for (uint32_t i = 0; i < out->keeps; i++) {
-        out->ends = mix(out->ends, out->kept[i]);
+        out->ends = ov_hash_add(out->ends, out->kept[i]);
     }
 }
 

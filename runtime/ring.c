@@ -111,7 +111,7 @@ void ov_ring_recycle(struct ov_ring *ring, struct ov_unit *unit)
 
 /* ---- streams ---- */
 
-static struct ov_lane *lane_of(struct ov_ring *ring, CUstream stream)
+struct ov_lane *ov_ring_lane(struct ov_ring *ring, CUstream stream)
 {
     uint64_t thread = 0;
     if (stream == CU_STREAM_PER_THREAD) {
@@ -150,7 +150,7 @@ void ov_ring_forget_stream(struct ov_engine *engine, CUstream stream)
 
 /* ---- copies ---- */
 
-static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner)
+CUresult ov_ring_wait_for_readers(struct ov_ring *ring, struct ov_unit *owner)
 {
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < owner->reader_count && result == CUDA_SUCCESS; i++) {
@@ -165,7 +165,7 @@ static CUresult wait_for_readers(struct ov_ring *ring, struct ov_unit *owner)
     return result;
 }
 
-static CUresult load(struct ov_engine *engine, uint32_t index)
+CUresult ov_ring_load(struct ov_engine *engine, uint32_t index)
 {
     struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
@@ -173,7 +173,7 @@ static CUresult load(struct ov_engine *engine, uint32_t index)
     for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         if (ring->owner[p] != 0) {
             struct ov_unit *owner = &ring->unit[ring->owner[p] - 1];
-            result = wait_for_readers(ring, owner);
+            result = ov_ring_wait_for_readers(ring, owner);
             if (result != CUDA_SUCCESS) {
                 return result; /* nothing was overwritten, those in the pages still are their owners */
             }
@@ -207,7 +207,7 @@ static CUresult load(struct ov_engine *engine, uint32_t index)
 
 /* ---- the window ---- */
 
-static void drop_window(struct ov_ring *ring)
+void ov_ring_drop_window(struct ov_ring *ring)
 {
     while (ring->ahead_count > 0) {
         ring->unit[ring->ahead[ring->ahead_first]].pending--;
@@ -217,7 +217,7 @@ static void drop_window(struct ov_ring *ring)
 }
 
 /* Moves the trace on. The newest unit counts as pending until another is touched. */
-static void step(struct ov_ring *ring, uint32_t index)
+void ov_ring_step(struct ov_ring *ring, uint32_t index)
 {
     enum ov_trace_step kind = ov_trace_touch(&ring->trace, index);
     if (kind == OV_TRACE_SAME) {
@@ -228,7 +228,7 @@ static void step(struct ov_ring *ring, uint32_t index)
         ring->ahead_first = (ring->ahead_first + 1) % OV_WINDOW;
         ring->ahead_count--; /* its pending touch is now that of being the newest */
     } else {
-        drop_window(ring);
+        ov_ring_drop_window(ring);
         ring->unit[index].pending++;
     }
     if (ring->newest != 0) {
@@ -261,7 +261,7 @@ static void prefetch(struct ov_engine *engine)
         }
         struct ov_unit *unit = &ring->unit[index];
         if (unit->tier == OV_TIER_STREAMED && !unit->loaded) {
-            if (!may_overwrite(ring, unit, index) || load(engine, index) != CUDA_SUCCESS) {
+            if (!may_overwrite(ring, unit, index) || ov_ring_load(engine, index) != CUDA_SUCCESS) {
                 return;
             }
         }
@@ -298,11 +298,6 @@ static bool stuck_in_place(const struct ov_ring *ring, const struct ov_unit *uni
     return false;
 }
 
-static bool overlap(const struct ov_unit *a, const struct ov_unit *b)
-{
-    return a->ring_page < b->ring_page + b->pages && b->ring_page < a->ring_page + a->pages;
-}
-
 static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstream stream, struct ov_lane *lane)
 {
     if (lane->seen >= unit->load) {
@@ -328,7 +323,7 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
     }
     for (unsigned i = 0; i < launch->units; i++) {
         for (unsigned j = 0; j < i; j++) {
-            if (overlap(&ring->unit[launch->unit[i]], &ring->unit[launch->unit[j]])) {
+            if (ov_units_overlap(&ring->unit[launch->unit[i]], &ring->unit[launch->unit[j]])) {
                 return OV_CONFLICT;
             }
         }
@@ -342,13 +337,13 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
             return OV_BUSY;
         }
     }
-    struct ov_lane *lane = lane_of(ring, launch->stream);
+    struct ov_lane *lane = ov_ring_lane(ring, launch->stream);
     ring->last_turn = 0;
     for (unsigned i = 0; i < launch->units; i++) {
-        step(ring, launch->unit[i]);
+        ov_ring_step(ring, launch->unit[i]);
         if (!ring->unit[launch->unit[i]].loaded) {
             ring->counts.misses++;
-            if (load(engine, launch->unit[i]) != CUDA_SUCCESS) {
+            if (ov_ring_load(engine, launch->unit[i]) != CUDA_SUCCESS) {
                 return OV_REFUSED;
             }
         }
@@ -364,139 +359,6 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
     return OV_ACQUIRED;
 }
 
-/* ---- graphs that turn the ring ---- */
-
-/* Units that are remembered to have stayed through a graph that does not touch them; others are loaded again. */
-#define KEPT 64u
-
-/* Whatever was in the ring and may be read now is read before the stream goes on, and what the graph needs is there. */
-static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream)
-{
-    struct ov_ring *ring = &engine->ring;
-    CUresult result = CUDA_SUCCESS;
-    for (uint32_t i = 0; i < turn->needs && result == CUDA_SUCCESS; i++) {
-        if (!ring->unit[turn->need[i]].loaded) {
-            result = load(engine, turn->need[i]);
-        }
-    }
-    for (uint32_t p = 0; p < ring->pages && result == CUDA_SUCCESS; p++) {
-        if (ring->owner[p] != 0) {
-            result = wait_for_readers(ring, &ring->unit[ring->owner[p] - 1]);
-        }
-    }
-    if (result == CUDA_SUCCESS) {
-        result = ov_event_take(&ring->plain, &ring->handed);
-    }
-    if (result == CUDA_SUCCESS) {
-        result = ov_cu->cuEventRecord(ring->handed, ring->side);
-    }
-    return result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(stream, ring->handed, 0) : result;
-}
-
-/* Nothing was done since the last graph, in the same stream, or it was this one, whose launches follow each other
- * anyway; and it left what this one needs. */
-static bool follows(struct ov_ring *ring, const struct ov_turn *turn, CUstream stream)
-{
-    bool ready =
-        ring->last_turn != 0 && (ring->last_turn == turn->id || ring->turned_lane == lane_of(ring, stream)->id);
-    for (uint32_t i = 0; i < turn->needs && ready; i++) {
-        ready = ring->unit[turn->need[i]].loaded;
-    }
-    return ready;
-}
-
-enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream)
-{
-    struct ov_ring *ring = &engine->ring;
-    if (ring->turning) {
-        return OV_BUSY;
-    }
-    for (uint32_t p = 0; p < ring->pages; p++) {
-        const struct ov_unit *owner = ring->owner[p] != 0 ? &ring->unit[ring->owner[p] - 1] : NULL;
-        if (owner != NULL && owner->stuck) {
-            return OV_REFUSED;
-        }
-        if (owner != NULL && atomic_load_explicit(&owner->holds, memory_order_acquire) > 0) {
-            return OV_BUSY;
-        }
-    }
-    if (ov_event_take(&ring->plain, &ring->turned) != CUDA_SUCCESS ||
-        (!follows(ring, turn, stream) && bring_about(engine, turn, stream) != CUDA_SUCCESS)) {
-        return OV_REFUSED;
-    }
-    /* The trace has what the graph needs, and then the graph as if it were one more unit. */
-    for (uint32_t i = 0; i < turn->needs; i++) {
-        step(ring, turn->need[i]);
-    }
-    step(ring, ring->unit_count);
-    ring->turning = true;
-    return OV_ACQUIRED;
-}
-
-/* The graph came after all who read what was there. */
-static void forget_contents(struct ov_ring *ring)
-{
-    for (uint32_t p = 0; p < ring->pages; p++) {
-        if (ring->owner[p] != 0) {
-            ring->unit[ring->owner[p] - 1].loaded = false;
-            ring->unit[ring->owner[p] - 1].reader_count = 0;
-            ring->owner[p] = 0;
-        }
-    }
-}
-
-static void set_content(struct ov_ring *ring, uint32_t index)
-{
-    struct ov_unit *unit = &ring->unit[index];
-    unit->loaded = unit->by_graph = true;
-    unit->timed = false;
-    unit->load = ring->loads;
-    for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
-        ring->owner[p] = index + 1;
-    }
-}
-
-static void set_contents(struct ov_ring *ring, const struct ov_turn *turn)
-{
-    uint32_t kept[KEPT], keeps = 0;
-    for (uint32_t i = 0; i < turn->keeps && keeps < KEPT; i++) {
-        if (ring->unit[turn->kept[i]].loaded) {
-            kept[keeps++] = turn->kept[i];
-        }
-    }
-    forget_contents(ring);
-    ring->loads++;
-    for (uint32_t i = 0; i < keeps; i++) {
-        set_content(ring, kept[i]);
-    }
-    for (uint32_t i = 0; i < turn->lefts; i++) {
-        set_content(ring, turn->left[i]);
-    }
-}
-
-void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream, bool launched)
-{
-    struct ov_ring *ring = &engine->ring;
-    ring->turning = false;
-    if (!launched) {
-        return; /* then the ring is as it was */
-    }
-    CUresult result = ov_cu->cuEventRecord(ring->turned, stream);
-    result = result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(ring->side, ring->turned, 0) : result;
-    if (result != CUDA_SUCCESS) {
-        ov_log_once(OV_LOG_ERROR, "an event could not be recorded: the device is waited for instead");
-        (void)ov_cu->cuStreamSynchronize(stream);
-    }
-    set_contents(ring, turn);
-    struct ov_lane *lane = lane_of(ring, stream);
-    lane->seen = ring->loads;
-    ring->turned_lane = lane->id;
-    drop_window(ring);
-    ring->last_turn = turn->id;
-    ring->counts.copies += turn->copies;
-    ring->counts.graphs++; /* nothing is loaded ahead now: another graph may follow, and expect what this one left */
-}
-
 /* ---- trials ---- */
 
 CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
@@ -507,7 +369,7 @@ CUresult ov_ring_lend(struct ov_engine *engine, uint32_t index)
         !ov_master_is_private(&engine->arena, unit->first, unit->pages)) {
         return CUDA_ERROR_NOT_READY;
     }
-    CUresult result = ov_finish(engine, ring->side, unit->loaded ? CUDA_SUCCESS : load(engine, index));
+    CUresult result = ov_finish(engine, ring->side, unit->loaded ? CUDA_SUCCESS : ov_ring_load(engine, index));
     if (result == CUDA_SUCCESS) {
         result = ov_arena_access(&engine->arena, ov_page_address(&engine->arena, unit->first), unit->bytes,
                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -576,7 +438,7 @@ static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t
 void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch)
 {
     struct ov_ring *ring = &engine->ring;
-    struct ov_lane *lane = lane_of(ring, launch->stream);
+    struct ov_lane *lane = ov_ring_lane(ring, launch->stream);
     for (unsigned i = 0; i < launch->units; i++) {
         struct ov_unit *unit = &ring->unit[launch->unit[i]];
         if (note_reader(ring, unit, lane->id, launch->stream) != CUDA_SUCCESS) {

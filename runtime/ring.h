@@ -136,11 +136,17 @@ struct ov_ring {
     uint64_t last_turn;      /* the turn that left the ring as it is now, 0: something has been done with it since */
     uint64_t turned_lane;    /* id of the stream that it ran in */
     struct ov_graph *turned_by;
-    CUevent handed, turned; /* before and after the last graph that had it */
+    unsigned doubted_plan, doubts; /* the plan that a graph found to be of another order, and how often that was so */
+    CUevent handed, turned;        /* before and after the last graph that had it */
     struct ov_ring_counts counts;
 };
 
 struct ov_engine;
+
+static inline bool ov_units_overlap(const struct ov_unit *a, const struct ov_unit *b)
+{
+    return a->ring_page < b->ring_page + b->pages && b->ring_page < a->ring_page + a->pages;
+}
 
 /* Whether a value of ov_arena.unit[], or what ov_unit_at returned, names a unit. */
 static inline bool ov_is_unit(uint32_t unit)
@@ -196,10 +202,18 @@ enum ov_acquire {
 enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch);
 void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch);
 
-/* Before and after the driver is given a graph that turns the ring. OV_ACQUIRED: take_over follows. launched false: the
- * driver refused the graph. */
+/* ring_turn.c. Before and after the driver is given a graph that turns the ring. OV_ACQUIRED: take_over follows.
+ * launched false: the driver refused the graph. */
 enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream);
 void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream, bool launched);
+
+/* For ring_turn.c: the copy of a unit, after all who read what it replaces; that wait alone; the trace moves on by a
+ * unit; nothing is expected any more; the entry of a stream. */
+CUresult ov_ring_load(struct ov_engine *engine, uint32_t index);
+CUresult ov_ring_wait_for_readers(struct ov_ring *ring, struct ov_unit *owner);
+void ov_ring_step(struct ov_ring *ring, uint32_t index);
+void ov_ring_drop_window(struct ov_ring *ring);
+struct ov_lane *ov_ring_lane(struct ov_ring *ring, CUstream stream);
 
 /* Waits on the host until nobody on the device reads or writes the unit's ring pages. */
 CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit);

@@ -72,25 +72,40 @@ static bool is_name(const char *name)
            strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == length;
 }
 
-/* Removes all files but the lock. Returns their bytes. */
+static bool remove_file(int folder, const char *name, size_t *bytes)
+{
+    struct stat status;
+    if (name[0] == '.' || strcmp(name, "lock") == 0) {
+        return false;
+    }
+    size_t size = fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? (size_t)status.st_size : 0;
+    bool removed = unlinkat(folder, name, 0) == 0;
+    *bytes += removed ? size : 0;
+    return removed;
+}
+
+/* Removes all files but the lock. Returns their bytes. A listing may leave out files that stand behind one that is
+ * removed meanwhile, so it is taken until nothing is left to remove. */
 static size_t sweep(int folder)
 {
     size_t bytes = 0;
     int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = again >= 0 ? fdopendir(again) : NULL;
-    const struct dirent *entry;
-    while (list != NULL && (entry = readdir(list)) != NULL) {
-        struct stat status;
-        if (entry->d_name[0] != '.' && strcmp(entry->d_name, "lock") != 0) {
-            bytes += fstatat(folder, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? (size_t)status.st_size : 0;
-            (void)unlinkat(folder, entry->d_name, 0);
+    if (list == NULL) {
+        if (again >= 0) {
+            close(again);
+        }
+        return 0;
+    }
+    for (bool removed = true; removed;) {
+        const struct dirent *entry;
+        removed = false;
+        rewinddir(list);
+        while ((entry = readdir(list)) != NULL) {
+            removed = remove_file(folder, entry->d_name, &bytes) || removed;
         }
     }
-    if (list != NULL) {
-        closedir(list);
-    } else if (again >= 0) {
-        close(again);
-    }
+    closedir(list);
     return bytes;
 }
 

@@ -182,6 +182,37 @@ static void pieces_in_any_order(void)
     rig_close(&rig);
 }
 
+/* Pieces that are used to their neighbours, and then launched twice in a row, or in another order. */
+static void pieces_out_of_step(void)
+{
+    enum { PIECES = 3, EACH = 4 };
+    CUgraphExec exec[PIECES];
+    open_streaming(&rig, PIECES * EACH, 2 * MIB);
+    for (unsigned p = 0; p < PIECES; p++) {
+        CUgraph graph = new_graph();
+        add_reads(&rig, graph, p * EACH, (p + 1) * EACH);
+        exec[p] = make_exec(graph);
+        OK(cuGraphDestroy(graph));
+    }
+    for (unsigned round = 0; round < 40; round++) {
+        clear_out(&rig, rig.stream);
+        for (unsigned p = 0; p < PIECES; p++) {
+            const unsigned now = round % 10 == 9 ? PIECES - 1 - p : p;
+            OK(cuGraphLaunch(exec[now], rig.stream));
+            if (round >= 10 && round % 4 == p) { /* again, and what was read before is forgotten */
+                OK(cuMemsetD32Async(rig.out + 4 * EACH * now, 0, EACH, rig.stream));
+                OK(cuGraphLaunch(exec[now], rig.stream));
+            }
+        }
+        OK(cuStreamSynchronize(rig.stream));
+        check_out(&rig, "out of step");
+    }
+    for (unsigned p = 0; p < PIECES; p++) {
+        OK(cuGraphExecDestroy(exec[p]));
+    }
+    rig_close(&rig);
+}
+
 /* All its weights fit the ring together: the program's own executable graph is launched. */
 static void needs_no_copies(void)
 {
@@ -249,6 +280,27 @@ static void one_is_written(void)
     close_with(graph, exec);
 }
 
+/* Eager passes, and so the first plan, know nothing of weights that the graph reads again and again. A plan that knows
+ * keeps them on the device, as far as there is room. */
+static void some_are_read_again(void)
+{
+    static const unsigned order[] = {0, 1, 2, 3, 4, 5, 6, 7, 5, 1, 6, 2, 1, 5, 2, 6};
+    open_streaming(&rig, 8, 2 * MIB);
+    CUgraph graph = new_graph();
+    CUgraphNode last = NULL;
+    for (unsigned i = 0; i < sizeof order / sizeof *order; i++) {
+        last = add_read(&rig, graph, &last, i > 0, order[i], order[i]);
+    }
+    CUgraphExec exec = make_exec(graph);
+    for (int round = 0; round < 30; round++) {
+        replay(&rig, exec, 1);
+    }
+    DID(lines("graph of 16 nodes") > lines(" 0 MiB of them again"));
+    DID(lines(" 0 MiB of them again") >= 1);
+    DID(rig_plans() == 2);
+    close_with(graph, exec);
+}
+
 /* Nothing waits between replays, which overlap as far as the driver lets them. */
 static void not_waited_for(void)
 {
@@ -295,9 +347,12 @@ static void made_after_a_capture(void)
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(turns_the_ring),       CASE(made_once),       CASE(learned_from_graphs),
-    CASE(made_before_the_plan), CASE(in_pieces),       CASE(pieces_made_anew),
-    CASE(pieces_in_any_order),  CASE(needs_no_copies), CASE(made_anew_for_a_plan),
-    CASE(one_is_written),       CASE(not_waited_for),  CASE(made_after_a_capture),
+    CASE(turns_the_ring),      CASE(made_once),
+    CASE(learned_from_graphs), CASE(made_before_the_plan),
+    CASE(in_pieces),           CASE(pieces_made_anew),
+    CASE(pieces_in_any_order), CASE(pieces_out_of_step),
+    CASE(needs_no_copies),     CASE(made_anew_for_a_plan),
+    CASE(one_is_written),      CASE(some_are_read_again),
+    CASE(not_waited_for),      CASE(made_after_a_capture),
 };
 RIG_MAIN(cases)
