@@ -73,6 +73,19 @@ case_budget_halved_and_doubled() {
     finish
 }
 
+# The replays of a captured graph, between which the plan changes.
+case_budget_between_replays() {
+    model="$model --graph"
+    start 16M 32M
+    wait_for_streaming
+    ask 'done: device 0: budget 10 MiB, * held*budget 10 MiB, *' budget=10M status
+    ask 'done: device 0: budget 32 MiB, * held*budget 32 MiB, *' budget=32M status
+    ask 'done: device 0: budget 12 MiB, * held*' budget=12M
+    finish
+    replays=$(sed -n 's/.* \([0-9]*\) graphs$/\1/p' "$work/errors")
+    [ "${replays:-0}" -gt 100 ] || die "${replays:-no} graphs turned the ring"
+}
+
 case_restore() {
     start 14M 64M
     wait_for_streaming
