@@ -192,11 +192,42 @@ void ov_graph_instantiated(CUgraphExec exec, CUgraph source, unsigned long long 
     take_in(graph, source);
 }
 
+/* Programs that change a graph before each of its launches are not to pay for that as long as everything fits: to look
+ * at a graph takes longer than to change it. After so many changes that were looked at, later ones are not. */
+#define IDLE_UPDATES 4
+
+static bool passes_unseen(struct ov_graph *graph)
+{
+    if (atomic_load_explicit(&ov_state, memory_order_relaxed) == OV_ARMED || graph->looked < IDLE_UPDATES) {
+        graph->looked = (uint8_t)(graph->looked + (graph->looked < IDLE_UPDATES));
+        return false;
+    }
+    return true;
+}
+
+/* What it does is not known until it is changed again. If it is launched before, and there is something to stream by
+ * then, nothing can be (graph_launch.c). */
+static void lose_sight(struct ov_graph *graph)
+{
+    if (!graph->unseen) {
+        drop_contents(graph);
+        graph->unseen = true;
+        graph->model.opaque = true;
+        graph->engine = NULL;
+        ov_graph_source_forget(graph->exec);
+    }
+}
+
 void ov_graph_updated(CUgraphExec exec, CUgraph source)
 {
     struct ov_graph *graph = ov_graph_find(exec);
+    if (graph != NULL && passes_unseen(graph)) {
+        lose_sight(graph);
+        return;
+    }
     ov_graph_source_taken_in(exec, source, true);
     if (graph != NULL) {
+        graph->unseen = false;
         take_in(graph, source);
     }
 }

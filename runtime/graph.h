@@ -109,6 +109,8 @@ struct ov_graph {
     CUgraphExec exec; /* the program's */
     CUgraph clone;    /* NULL: pinned */
     bool pinned;      /* to be launched as it is, or not at all */
+    bool unseen;      /* changed while everything fitted, and not looked at since (ov_graph_updated); see there */
+    uint8_t looked;   /* how many such changes were looked at */
     bool replayable;  /* all nodes are of kinds that can be launched one by one */
     unsigned long long flags;
     struct ov_graph_model model;

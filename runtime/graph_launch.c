@@ -168,12 +168,26 @@ static CUresult clear(const struct ov_graph *graph)
     return result;
 }
 
+static bool anything_planned(void)
+{
+    bool planned = false;
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        const struct ov_engine *engine = ov_engine_at(slice);
+        planned = planned || (engine != NULL && atomic_load(&engine->planned));
+    }
+    return planned;
+}
+
 /* Copies and fills inside the graph meet memory that is theirs, and kernels that cannot be seen nothing that is
  * streamed. */
 static CUresult settle(const struct ov_graph *graph)
 {
     CUresult result = CUDA_SUCCESS;
-    if (graph->model.opaque) {
+    if (graph->unseen) {
+        result = anything_planned() ? ov_bar_streaming("a graph was changed again and again while everything fitted, "
+                                                       "and launched as it was then")
+                                    : CUDA_SUCCESS;
+    } else if (graph->model.opaque) {
         result = ov_bar_streaming("a graph holds a node of a kind that cannot be looked into");
     }
     for (uint32_t i = 0; i < graph->model.count && result == CUDA_SUCCESS; i++) {

@@ -424,6 +424,74 @@ static void changed_a_thousand_times(void)
     rig_close(&rig);
 }
 
+/* ---- changed while everything fits */
+
+/* What the chain reads changes so often that nobody looks any more; then weights come that do not fit. */
+static void open_changed_often(struct chain *chain)
+{
+    rig_open_with(&rig, 2, 2 * MIB);
+    for (unsigned i = 0; i < NODES; i++) {
+        chain->from[i] = i % 2;
+        chain->to[i] = i;
+    }
+    chain->graph = build(chain->node, chain->from, chain->to);
+    chain->exec = make_exec(chain->graph);
+    for (unsigned round = 0; round < 20; round++) {
+        CUgraphExecUpdateResultInfo info = {0};
+        CUgraphNode node[NODES];
+        chain->from[round % NODES] ^= 1;
+        CUgraph graph = build(node, chain->from, chain->to);
+        OK(cuGraphExecUpdate(chain->exec, graph, &info));
+        OK(cuGraphDestroy(graph));
+        OK(cuGraphLaunch(chain->exec, rig.stream));
+        OK(cuStreamSynchronize(rig.stream));
+    }
+    for (unsigned i = 2; i < COUNT; i++) {
+        (void)rig_add(&rig, 2 * MIB);
+    }
+    if (with_shim()) {
+        rig_until_streamed(&rig);
+    }
+}
+
+static void changed_while_all_fits(void)
+{
+    struct chain chain;
+    CUgraphExecUpdateResultInfo info = {0};
+    CUgraphNode node[NODES];
+    open_changed_often(&chain);
+    for (unsigned i = 0; i < NODES; i++) {
+        chain.from[i] = COUNT - 1 - i;
+    }
+    CUgraph graph = build(node, chain.from, chain.to);
+    OK(cuGraphExecUpdate(chain.exec, graph, &info));
+    OK(cuGraphDestroy(graph));
+    check(&chain, "changed once more");
+    close_chain(&chain);
+}
+
+/* Nobody knows what it does. */
+static void launched_as_it_was_while_all_fitted(void)
+{
+    struct chain chain;
+    uint32_t got[NODES];
+    open_changed_often(&chain);
+    OK(cuMemsetD32Async(rig.out, 0, 4096, rig.stream));
+    OK(cuGraphLaunch(chain.exec, rig.stream));
+    OK(cuStreamSynchronize(rig.stream));
+    OK(cuMemcpyDtoH(got, rig.out, sizeof got));
+    for (unsigned i = 0; i < NODES; i++) {
+        const struct rig_weight *weight = &rig.weight[chain.from[i]];
+        if (got[i] != rig_digest(weight->host, weight->bytes / 4)) {
+            rig_fail(RIG_EXIT_WRONG, "node %u has not read weight %u", i, chain.from[i]);
+        }
+    }
+    tell("as it was", rig_digest(got, NODES));
+    HOLDS(!with_shim() || rig_logged("changed again and again"));
+    rig_pass(&rig, NULL, 0);
+    close_chain(&chain);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -444,5 +512,7 @@ static const struct rig_case cases[] = {
     CASE(host_functions_and_events),
     CASE(another_kernel),
     CASE(changed_a_thousand_times),
+    CASE(changed_while_all_fits),
+    CASE(launched_as_it_was_while_all_fitted),
 };
 RIG_MAIN(cases)
