@@ -308,14 +308,30 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_LAUNCH_FAILED;
 }
 
-void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
+/* The program's own graph may have room where ours has not: what does not fit is not tried again, and this launch is
+ * replayed. Under the engine's lock. */
+static void give_way(struct ov_graph *graph)
+{
+    uint64_t made_of = graph->turn.made_of;
+    ov_graph_turn_drop(graph);
+    graph->turn.refused = made_of;
+}
+
+bool ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph != NULL ? graph->engine : NULL;
+    bool again =
+        launch->turning && result == CUDA_ERROR_OUT_OF_MEMORY && launch->used != launch->exec && !launch->again;
     if (launch->turning) {
         pthread_mutex_lock(&engine->lock);
         ov_ring_take_over(engine, &graph->turn.ring, launch->stream, result == CUDA_SUCCESS);
-        engine->ring.turned_by = graph;
+        if (result == CUDA_SUCCESS) {
+            engine->ring.turned_by = graph;
+        }
+        if (again) {
+            give_way(graph);
+        }
         pthread_mutex_unlock(&engine->lock);
     }
     if (engine != NULL && result == CUDA_SUCCESS) {
@@ -325,4 +341,6 @@ void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
     if (engine != NULL && ov_self.gate_depth == 0) {
         ov_launch_counted(engine, graph->model.count);
     }
+    launch->again = again;
+    return again;
 }

@@ -237,7 +237,8 @@ void ov_graph_node_added(CUgraphNode node, const CUgraphNodeParams *params);
 void ov_graph_node_enabled(CUgraphExec exec, CUgraphNode node, bool enabled);
 void ov_graph_destroying(CUgraphExec exec); /* before cuGraphExecDestroy */
 /* Around cuGraphLaunch. begin: CUDA_SUCCESS, or an error that the wrapper returns without launching; end is called all
- * the same. `used` is what the driver is given; with `served` nothing is, the work is done. */
+ * the same. `used` is what the driver is given; with `served` nothing is, the work is done. end: true when the driver
+ * had no memory for what was ours: the launch is to be begun again, and served in another way. */
 struct ov_graph;
 struct ov_graph_launch {
     CUgraphExec exec;
@@ -247,8 +248,9 @@ struct ov_graph_launch {
     /* Private to the engine. */
     struct ov_graph *graph; /* NULL: not looked at */
     bool turning;           /* it has the ring */
+    bool again;             /* begun a second time */
 };
 CUresult ov_graph_launch_begin(struct ov_graph_launch *launch);
-void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result);
+bool ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result);
 
 #endif

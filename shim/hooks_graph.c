@@ -86,11 +86,13 @@ CUresult ov_body_cuGraphExecDestroy(CUgraphExec exec)
     CUresult ov_body_cuGraphLaunch##suffix(CUgraphExec exec, CUstream stream)                \
     {                                                                                        \
         struct ov_graph_launch launch = {.exec = exec, .stream = OV_STREAM(suffix, stream)}; \
-        CUresult result = ov_graph_launch_begin(&launch);                                    \
-        if (result == CUDA_SUCCESS && !launch.served) {                                      \
-            result = OV_REAL(cuGraphLaunch##suffix, (launch.used, stream));                  \
-        }                                                                                    \
-        ov_graph_launch_end(&launch, result);                                                \
+        CUresult result;                                                                     \
+        do {                                                                                 \
+            result = ov_graph_launch_begin(&launch);                                         \
+            if (result == CUDA_SUCCESS && !launch.served) {                                  \
+                result = OV_REAL(cuGraphLaunch##suffix, (launch.used, stream));              \
+            }                                                                                \
+        } while (ov_graph_launch_end(&launch, result));                                      \
         return result;                                                                       \
     }
 

@@ -24,7 +24,7 @@ run() { # NAME ENVIRONMENT... -- COMMAND...
 run alone SIM_LIMIT= "$@"
 limit=$OVERSHOT_BUDGET
 [ "${SIM_LIMIT:-budget}" != none ] || limit=0
-run shim SIM_LIMIT="$limit" OVERSHOT_LOG_FILE="$OVERSHOT_LOG_FILE" OVERSHOT_LOG=info OVERSHOT_SUMMARY=1 \
+run shim SIM_LIMIT="$limit" ${FAIL_WITH_SHIM:+"SIM_FAIL=$FAIL_WITH_SHIM"} OVERSHOT_LOG_FILE="$OVERSHOT_LOG_FILE" OVERSHOT_LOG=info OVERSHOT_SUMMARY=1 \
     LD_PRELOAD="$shim" "$@"
 diff "$out.alone" "$out.shim" || { echo 'other answers with the shim' && exit 1; }
 [ -s "$out.alone" ] || { echo 'the program told nothing' && exit 1; }

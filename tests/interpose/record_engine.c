@@ -455,9 +455,10 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
     return CUDA_SUCCESS;
 }
 
-void ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
+bool ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
 {
     record("graph_launch_end %p result=%d", (void *)launch->exec, result);
+    return false;
 }
 
 void ov_graph_node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *params)
