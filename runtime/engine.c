@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "convert.h"
 #include "gate.h"
 #include "graph.h"
@@ -304,17 +304,10 @@ void ov_note_stream(struct ov_engine *engine, CUstream stream)
     }
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *section, const char *by)
 {
     section->by = by;
-    section->begin_ns = now_ns();
+    section->begin_ns = ov_now_ns();
     section->gate_depth = ov_gate_step_out();
     ov_gate_close();
     section->entered = ov_context_enter(engine);
@@ -324,7 +317,7 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     if (!captures) {
         section->result = wait_for_device(engine);
     }
-    section->waited_ns = now_ns() - section->begin_ns;
+    section->waited_ns = ov_now_ns() - section->begin_ns;
     section->idle = !captures && section->result == CUDA_SUCCESS;
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
     section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -347,7 +340,7 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
 
 void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section)
 {
-    uint64_t worked_ns = now_ns() - section->begin_ns - section->waited_ns;
+    uint64_t worked_ns = ov_now_ns() - section->begin_ns - section->waited_ns;
     if (worked_ns > NOTICEABLE_NS) {
         ov_log(OV_LOG_DEBUG, "device %d: %s held everything up for %.1f ms after %.1f ms of waiting for the device",
                engine->device, section->by, (double)worked_ns * 1e-6, (double)section->waited_ns * 1e-6);

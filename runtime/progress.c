@@ -2,20 +2,13 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "engine.h"
 
 #define PATIENCE_NS 2000000000u
 #define AGAIN_NS    200000000u
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static void show(const char *text)
 {
@@ -25,7 +18,7 @@ static void show(const char *text)
 
 void ov_progress_begin(struct ov_progress *progress, const char *what, size_t total_bytes)
 {
-    *progress = (struct ov_progress){.what = what, .total_bytes = total_bytes, .begun_ns = now_ns()};
+    *progress = (struct ov_progress){.what = what, .total_bytes = total_bytes, .begun_ns = ov_now_ns()};
     progress->terminal = ov_opt.log_file[0] == 0 && isatty(STDERR_FILENO) == 1;
 }
 
@@ -46,7 +39,7 @@ void ov_progress_step(struct ov_progress *progress, size_t bytes)
     char line[160], text[176];
     progress->done_bytes += bytes;
     progress->done_bytes = progress->done_bytes < progress->total_bytes ? progress->done_bytes : progress->total_bytes;
-    uint64_t now = progress->terminal ? now_ns() : 0;
+    uint64_t now = progress->terminal ? ov_now_ns() : 0;
     if (progress->terminal && now - progress->shown_ns >= AGAIN_NS &&
         ov_progress_line(progress, now - progress->begun_ns, line, sizeof line)) {
         snprintf(text, sizeof text, "\r%s\033[K", line);
@@ -61,5 +54,5 @@ double ov_progress_end(struct ov_progress *progress)
     if (progress->shown) {
         show("\r\033[K");
     }
-    return (double)(now_ns() - progress->begun_ns) * 1e-9;
+    return (double)(ov_now_ns() - progress->begun_ns) * 1e-9;
 }

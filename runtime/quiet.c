@@ -2,8 +2,8 @@
  * Quiet points: moments at which the program has waited for the device anyway. There, and only there, memory is hashed,
  * the log is studied, plans are made and changed.
  */
-#include <time.h>
 
+#include "clock.h"
 #include "convert.h"
 #include "engine.h"
 #include "log.h"
@@ -12,13 +12,6 @@
 
 /* Share of the program's time that may go into hashing memory for the first time while it loads. */
 #define HASH_SHARE 10u
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 /* Something was filled and never hashed: a first look now is what makes a later one tell whether it changed. */
 static bool has_unseen(const struct ov_engine *engine)
@@ -48,7 +41,7 @@ static enum work due(const struct ov_engine *engine)
     if (engine->learning && ov_learn_due(engine)) {
         return STUDY;
     }
-    bool affordable = now_ns() - engine->looked_at_ns >= HASH_SHARE * engine->look_took_ns;
+    bool affordable = ov_now_ns() - engine->looked_at_ns >= HASH_SHARE * engine->look_took_ns;
     return engine->learning && affordable && has_unseen(engine) ? LOOK : NOTHING;
 }
 
@@ -127,7 +120,7 @@ static void attend(struct ov_engine *engine)
     if (work == NOTHING && !replan) {
         return;
     }
-    uint64_t begin = now_ns();
+    uint64_t begin = ov_now_ns();
     (void)ov_exclusive_begin(engine, &section);
     if (!section.idle) {
         work = NOTHING;
@@ -143,7 +136,7 @@ static void attend(struct ov_engine *engine)
         (void)ov_plan_and_convert(engine, 0, spare_pages(engine));
     }
     atomic_store(&engine->overdue, 0);
-    engine->looked_at_ns = now_ns();
+    engine->looked_at_ns = ov_now_ns();
     engine->look_took_ns = engine->looked_at_ns - begin;
     ov_exclusive_end(engine, &section);
     ov_state_settle();

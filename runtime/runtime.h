@@ -32,7 +32,7 @@
  *   summary.h, hostlimit.h   the line at exit; how much host memory there is
  *   engine.h     one per device: owns all of the above, phases, lock
  *   gate.h       lets one thread stop all launches for a moment
- *   options.h, log.h    what the user sets, what the user is told
+ *   options.h, log.h    what the user sets, what the user is told; clock.h, how long things take
  *
  * Contract of the hooks
  *   - A wrapper first asks ov_bypass() (thread.h); if true it calls the real function and nothing here.
