@@ -18,8 +18,8 @@ enum ov_want { OV_WANT_NOTHING, OV_WANT_DEVICE, OV_WANT_HOST, OV_WANT_RING };
 struct ov_alloc;
 struct ov_engine;
 
-/* Whether a page that belongs to no unit is taken for one that was uploaded and is not used. What the program writes, or
- * may write, is not: it comes first. */
+/* Whether a page that belongs to no unit is taken for one that was uploaded and is not used. What the program writes,
+ * or may write, is not: it comes first. */
 bool ov_is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, uint32_t page);
 
 /* With `reserve_pages` of the budget left free. want[] has an entry for each page below the arena's high_page and one

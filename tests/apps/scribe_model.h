@@ -20,14 +20,14 @@ enum scribe_kernel {
 
 /* Tensors of a layer, in the order of its allocation: SCRIBE_TENSOR(name, tensor in the file, rows, columns), 0 rows: a
  * vector. */
-#define SCRIBE_TENSORS(T)                                                                   \
-    T(norm1_weight, "ln1.weight", 0, width)                                                 \
-    T(norm1_bias, "ln1.bias", 0, width) T(qkv_weight, "qkv.weight", 3 * width, width)       \
-        T(qkv_bias, "qkv.bias", 0, 3 * width) T(out_weight, "out.weight", width, width)     \
-            T(out_bias, "out.bias", 0, width) T(norm2_weight, "ln2.weight", 0, width)       \
-                T(norm2_bias, "ln2.bias", 0, width) T(up_weight, "up.weight", mlp, width)   \
-                    T(up_bias, "up.bias", 0, mlp) T(down_weight, "down.weight", width, mlp) \
-                        T(down_bias, "down.bias", 0, width)
+#define SCRIBE_TENSORS(T)                                                               \
+    T(norm1_weight, "ln1.weight", 0, width)                                             \
+    T(norm1_bias, "ln1.bias", 0, width)                                                 \
+    T(qkv_weight, "qkv.weight", 3 * width, width) T(qkv_bias, "qkv.bias", 0, 3 * width) \
+        T(out_weight, "out.weight", width, width) T(out_bias, "out.bias", 0, width)     \
+            T(norm2_weight, "ln2.weight", 0, width) T(norm2_bias, "ln2.bias", 0, width) \
+                T(up_weight, "up.weight", mlp, width) T(up_bias, "up.bias", 0, mlp)     \
+                    T(down_weight, "down.weight", width, mlp) T(down_bias, "down.bias", 0, width)
 
 struct scribe_layer {
     CUdeviceptr block; /* the allocation; all tensors lie in it */

@@ -465,7 +465,8 @@ static CUdeviceptr grow(struct rig *rig, size_t bytes)
 }
 
 /* A long pass after short ones takes more and more memory. The next ones hold the largest buffer twice: room for that
- * was made when the first had ended. Each waits for something small when it begins, as PyTorch's do: no reason to plan. */
+ * was made when the first had ended. Each waits for something small when it begins, as PyTorch's do: no reason to plan.
+ */
 static void largest_buffer_twice(void)
 {
     static const size_t step_mib[] = {6, 10, 4, 24, 8, 32, 6, 4};

@@ -18,12 +18,13 @@ enum { WORDS = 256 };
     X(cuInit)                                                                                                            \
     X(cuDeviceGet)                                                                                                       \
     X(cuDevicePrimaryCtxRetain)                                                                                          \
-    X(cuCtxSetCurrent) X(cuCtxGetCurrent) X(cuCtxSynchronize) X(cuCtxPopCurrent) X(cuGetErrorName) X(                    \
-        cuGetProcAddress) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) X(cuMemFreeHost)                  \
-        X(cuMemHostRegister) X(cuMemHostUnregister) X(cuMemGetAddressRange) X(cuPointerGetAttribute) X(cuMemcpyHtoD) X(  \
-            cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD32) X(cuMemsetD8) X(cuMemsetD32Async)     \
-            X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(       \
-                cuMemSetAccess) X(cuMemGetAccess) X(cuMemGetAllocationGranularity) X(cuMemRetainAllocationHandle)        \
+    X(cuCtxSetCurrent)                                                                                                   \
+    X(cuCtxGetCurrent) X(cuCtxSynchronize) X(cuCtxPopCurrent) X(cuGetErrorName) X(cuGetProcAddress) X(cuMemAlloc) X(     \
+        cuMemFree) X(cuMemGetInfo) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostRegister) X(cuMemHostUnregister)        \
+        X(cuMemGetAddressRange) X(cuPointerGetAttribute) X(cuMemcpyHtoD) X(cuMemcpyDtoH) X(cuMemcpyHtoDAsync) X(         \
+            cuMemcpyDtoDAsync) X(cuMemsetD32) X(cuMemsetD8) X(cuMemsetD32Async) X(cuMemAddressReserve)                   \
+            X(cuMemAddressFree) X(cuMemCreate) X(cuMemRelease) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(            \
+                cuMemGetAccess) X(cuMemGetAllocationGranularity) X(cuMemRetainAllocationHandle)                          \
                 X(cuMemExportToShareableHandle) X(cuMemGetAllocationPropertiesFromHandle) X(cuIpcGetMemHandle) X(        \
                     cuDeviceGetAttribute) X(cuStreamCreate) X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent) \
                     X(cuStreamGetFlags) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(       \

@@ -20,9 +20,9 @@
 #include <time.h>
 
 #include "engine.h"
+#include "masters.h"
 #include "pin.h"
 #include "populate.h"
-#include "masters.h"
 
 #define PIECE_BYTES ((size_t)OV_PIN_PAGES << OV_PAGE_SHIFT)
 #define MOST_PIECES 4096u

@@ -60,9 +60,9 @@ static __device__ __forceinline__ void busy_for(double nanoseconds)
 #define FOR_EACH(i, count) for (uint64_t i = 0, i##_end = (uint64_t)(count); i < i##_end; i++)
 /* How many threads' work one index of FOR_EACH does side by side: `count` on the host, one on the GPU. A GPU hides the
  * time that memory takes by other threads, and reads memory in order when neighbours read one word each. */
-#define TOGETHER(count) (count)
+#define TOGETHER(count)    (count)
 /* Starts to fetch what a loop will read. Not every processor does that by itself. */
-#define PREFETCH(address) __builtin_prefetch(address)
+#define PREFETCH(address)  __builtin_prefetch(address)
 
 DEVICE_FUNCTION void busy_for(double nanoseconds)
 {
@@ -83,12 +83,12 @@ DEVICE_FUNCTION void busy_for(double nanoseconds)
     if ((bytes) && sim_access_check && sim_access_check((uint64_t)(uintptr_t)(address), (uint64_t)(bytes), 0)) { \
         return;                                                                                                  \
     }
-#define GLOBAL_TABLE(type, name, count)                                     \
-    static type *name;                                                      \
-    __attribute__((constructor)) static void name##_global(void)            \
-    {                                                                       \
-        sim_kernel_global_register(#name, (void **)&name);                  \
-    }                                                                       \
+#define GLOBAL_TABLE(type, name, count)                          \
+    static type *name;                                           \
+    __attribute__((constructor)) static void name##_global(void) \
+    {                                                            \
+        sim_kernel_global_register(#name, (void **)&name);       \
+    }                                                            \
     _Static_assert((count) > 0, "a table has room")
 #define OPS(count) sim_out->operations += (double)(count);
 

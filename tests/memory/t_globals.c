@@ -150,7 +150,8 @@ static void stored_once(void)
     rig_close(&rig);
 }
 
-/* The result goes to a large buffer that was uploaded once, like a weight, and that the first launch leaves as it is. */
+/* The result goes to a large buffer that was uploaded once, like a weight, and that the first launch leaves as it is.
+ */
 static void result_in_an_uploaded_buffer(void)
 {
     struct rig rig;

@@ -177,8 +177,8 @@ int sim_knob_missing(const char *symbol)
 CUresult sim_knob_failure(const char *function, uint64_t call)
 {
     for (size_t i = 0; i < failure_count; i++) {
-        bool meant = failures[i].call == 0 || failures[i].call == call ||
-                     (failures[i].onwards && call > failures[i].call);
+        bool meant =
+            failures[i].call == 0 || failures[i].call == call || (failures[i].onwards && call > failures[i].call);
         if (meant && strcmp(failures[i].function, function) == 0) {
             return failures[i].error;
         }

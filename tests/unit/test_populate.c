@@ -1,6 +1,6 @@
 /* Fresh memory is touched by a team of threads, range by range; and the line that tells how far it is. */
-#include <stdint.h>
 #include <check.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

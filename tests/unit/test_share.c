@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 
 #include <check.h>
-#include <pthread.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,8 +86,8 @@ END_TEST
 START_TEST(names_are_plain)
 {
     struct ov_share share;
-    const char *bad[] = {"", ".", "..", ".x", "a/b", "a b", "ä",
-                         "0123456789012345678901234567890123456789012345678901234567890123456789"};
+    const char *bad[] = {"",    ".",   "..", ".x",
+                         "a/b", "a b", "ä",  "0123456789012345678901234567890123456789012345678901234567890123456789"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ck_assert(!ov_share_enter(&share, bad[i], &why));
     }
