@@ -14,10 +14,9 @@ static const struct command {
 } commands[] = {
     {"run", "[OPTION...] [--] PROGRAM [ARG...]", "run a program with libovershot.so in front of the CUDA driver",
      command_run},
-    {"plan", "PROFILE.json", "say what would happen to a program that was profiled, at any budget", command_plan},
+    {"plan", "PROFILE.json", "what a budget would cost a program that was profiled", command_plan},
     {"options", "", "describe every option, its environment variable and its default", command_options},
-    {"ctl", "PID REQUEST...", "steer a program that runs: budget=6G, status, ...; remove what nobody uses: cleanup",
-     command_control},
+    {"ctl", "PID REQUEST...", "steer a program that runs, or clean up after some", command_control},
     {"env-example", "", "print all variables with their defaults as a file", command_env_example},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
