@@ -202,7 +202,7 @@ static double lap_link_s(struct bound *bound, size_t members)
     bound->smallest = smallest_unit(bound, members);
     double least_s = with_ring(bound, members, 0, 0, HUGE_VAL);
     for (double low = bound->smallest, high; low <= budget; low = high + 1) {
-        high = low + floor(low / RING_STEP);
+        high = low + (double)(uint64_t)(low / RING_STEP); /* whole pages; floor() would need libm */
         high = high < budget ? high : budget;
         const double link_s = with_ring(bound, members, low, high, least_s);
         least_s = link_s < least_s ? link_s : least_s;
