@@ -52,8 +52,9 @@ static bool add_units(struct ov_graph *graph, struct ov_graph_node *node, const 
     }
     node->unit = graph->units;
     node->units = launch->units;
-    memcpy(&graph->unit[graph->units], launch->unit, launch->units * sizeof *graph->unit);
-    graph->units += launch->units;
+    for (unsigned i = 0; i < launch->units; i++) { /* there may be none, and no room either */
+        graph->unit[graph->units++] = launch->unit[i];
+    }
     return true;
 }
 
