@@ -208,7 +208,7 @@ struct gpu_image gpu_image_load(const char *name, enum gpu_load how)
     image.bytes = read_whole(path);
     switch (how) {
     case GPU_LOAD_LIBRARY:
-        GPU(cuLibraryLoadData, &image.library, image.bytes, NULL, NULL, 0, NULL, NULL, 0);
+        GPU(cuLibraryLoadData, &image.culibrary, image.bytes, NULL, NULL, 0, NULL, NULL, 0);
         break;
     case GPU_LOAD_FATBINARY:
         GPU(cuModuleLoadFatBinary, &image.module, image.bytes);
@@ -225,8 +225,8 @@ CUfunction gpu_image_kernel(const struct gpu_image *image, const char *name)
 {
     CUfunction function = NULL;
     CUkernel kernel = NULL;
-    if (image->library) {
-        GPU(cuLibraryGetKernel, &kernel, image->library, name);
+    if (image->culibrary) {
+        GPU(cuLibraryGetKernel, &kernel, image->culibrary, name);
         return (CUfunction)kernel;
     }
     GPU(cuModuleGetFunction, &function, image->module, name);
@@ -235,8 +235,8 @@ CUfunction gpu_image_kernel(const struct gpu_image *image, const char *name)
 
 void gpu_image_unload(struct gpu_image *image)
 {
-    if (image->library) {
-        GPU(cuLibraryUnload, image->library);
+    if (image->culibrary) {
+        GPU(cuLibraryUnload, image->culibrary);
     } else {
         GPU(cuModuleUnload, image->module);
     }

@@ -47,7 +47,7 @@ enum gpu_load {
 /* An image loaded into the current context. The bytes stay in memory as long as it is loaded. */
 struct gpu_image {
     CUmodule module;
-    CUlibrary library;
+    CUlibrary culibrary;
     void *bytes;
 };
 

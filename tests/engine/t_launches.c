@@ -112,7 +112,7 @@ static void form_cooperative(const struct rig *rig, CUdeviceptr in, CUdeviceptr 
 static void form_library_kernel(const struct rig *rig, CUdeviceptr in, CUdeviceptr out, uint64_t words)
 {
     static struct gpu_image image;
-    if (image.library == NULL) {
+    if (image.culibrary == NULL) {
         image = gpu_image_load("probe", GPU_LOAD_LIBRARY);
     }
     void *params[] = {&in, &out, &words};

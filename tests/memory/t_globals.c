@@ -75,7 +75,7 @@ static void of_a_library(void)
     uint64_t table[2];
     tables_open(&rig);
     struct gpu_image image = gpu_image_load("hidden", GPU_LOAD_LIBRARY);
-    OK(cuLibraryGetGlobal(&slots, &bytes, image.library, "hidden_slots"));
+    OK(cuLibraryGetGlobal(&slots, &bytes, image.culibrary, "hidden_slots"));
     tables_fill(&rig, two, 2, table);
     OK(cuMemcpyHtoD(slots, table, sizeof table));
     CUfunction load_kernel = gpu_image_kernel(&image, "hidden_load");
