@@ -115,6 +115,16 @@ CUresult ov_copy_settle(const struct ov_copy *copy, bool capturing)
     return result;
 }
 
+void ov_copy_note(const struct ov_copy *copy, CUstream stream)
+{
+    if (in_arena(&copy->dst)) {
+        ov_note_stream(ov_engine_of(copy->dst.address), stream);
+    }
+    if (in_arena(&copy->src)) {
+        ov_note_stream(ov_engine_of(copy->src.address), stream);
+    }
+}
+
 void ov_copy_begin(struct ov_copy *copy)
 {
     copy->refused = CUDA_SUCCESS;
@@ -126,13 +136,7 @@ void ov_copy_begin(struct ov_copy *copy)
         return;
     }
     ov_gate_enter();
-    /* From before there is anything to stream: a copy may still be under way when there is. */
-    if (dst) {
-        ov_note_stream(ov_engine_of(copy->dst.address), copy->stream);
-    }
-    if (src) {
-        ov_note_stream(ov_engine_of(copy->src.address), copy->stream);
-    }
+    ov_copy_note(copy, copy->stream); /* from the first one on: it may be under way when there is something to stream */
     bool capturing = armed && ov_capturing(copy->stream);
     copy->refused = ov_copy_settle(copy, capturing);
     if (armed && !capturing && copy->dst.address != 0) {

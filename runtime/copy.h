@@ -13,5 +13,7 @@
  * the bytes searches them. Inside the gate. Not CUDA_SUCCESS: a unit could not be taken out, the copy must not be made.
  */
 CUresult ov_copy_settle(const struct ov_copy *copy, bool capturing);
+/* It is about to be enqueued in the stream: whoever moves what it reads or writes waits for that stream's context. */
+void ov_copy_note(const struct ov_copy *copy, CUstream stream);
 
 #endif

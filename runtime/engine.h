@@ -39,7 +39,7 @@
 #include "ring.h"
 #include "vmm.h"
 
-#define OV_FOREIGN_CONTEXTS 8
+#define OV_FOREIGN_CONTEXTS 64
 
 struct ov_engine {
     pthread_mutex_t lock;

@@ -181,7 +181,7 @@ static bool anything_planned(void)
 
 /* Copies and fills inside the graph meet memory that is theirs, and kernels that cannot be seen nothing that is
  * streamed. */
-static CUresult settle(const struct ov_graph *graph)
+static CUresult settle(const struct ov_graph *graph, CUstream stream)
 {
     CUresult result = CUDA_SUCCESS;
     if (graph->unseen) {
@@ -196,6 +196,7 @@ static CUresult settle(const struct ov_graph *graph)
         if (node->incomplete) {
             result = ov_launch_is_opaque(node->kernel);
         } else if (node->copy != NULL && node->enabled) {
+            ov_copy_note(node->copy, stream);
             result = ov_copy_settle(node->copy, false);
         }
     }
@@ -233,7 +234,7 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph->engine;
-    *result = settle(graph);
+    *result = settle(graph, launch->stream);
     if (*result != CUDA_SUCCESS) {
         return SERVED;
     }
