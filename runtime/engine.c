@@ -372,6 +372,7 @@ void ov_engine_close(struct ov_engine *engine)
     pthread_mutex_lock(&engine->lock);
     ov_summary_print(engine);
     if (gone) {
+        ov_share_leave(&engine->masters.share); /* what outlives the driver */
         pthread_mutex_unlock(&engine->lock);
         forget_engine(engine);
         return;
