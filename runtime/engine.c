@@ -375,6 +375,7 @@ void ov_engine_close(struct ov_engine *engine)
     }
     ov_summary_print(engine);
     if (gone) {
+        ov_share_leave(&engine->masters.share); /* what outlives the driver */
         pthread_mutex_unlock(&engine->lock);
         forget_engine(engine);
         return;

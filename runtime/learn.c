@@ -272,9 +272,36 @@ void ov_runs_free(struct ov_runs *runs)
 {
     free(runs->item);
     free(runs->cycle);
+    free(runs->compute_s);
+    free(runs->stretch);
     free(runs->group);
     free(runs->group_unit);
     memset(runs, 0, sizeof *runs);
+}
+
+/* moved[]: 1 + new index, 0: gone. What was computed for a touch that is gone, or that the one before makes
+ * superfluous, belongs to the one before. */
+static void prune_cycle(struct ov_runs *runs, const uint32_t *moved)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < runs->cycle_length; i++) {
+        uint32_t run = moved[runs->cycle[i]];
+        if (run == 0 || (length > 0 && runs->cycle[length - 1] == run - 1)) {
+            if (runs->compute_s != NULL && length > 0) {
+                runs->compute_s[length - 1] += runs->compute_s[i];
+            }
+            continue;
+        }
+        runs->cycle[length] = run - 1;
+        if (runs->compute_s != NULL) {
+            runs->compute_s[length] = runs->compute_s[i];
+        }
+        if (runs->stretch != NULL) {
+            runs->stretch[length] = runs->stretch[i];
+        }
+        length++;
+    }
+    runs->cycle_length = length;
 }
 
 void ov_runs_prune(struct ov_engine *engine)
@@ -296,13 +323,7 @@ void ov_runs_prune(struct ov_engine *engine)
         }
     }
     runs->count = kept;
-    size_t length = 0;
-    for (size_t i = 0; i < runs->cycle_length; i++) {
-        if (moved[runs->cycle[i]] != 0) {
-            runs->cycle[length++] = moved[runs->cycle[i]] - 1;
-        }
-    }
-    runs->cycle_length = ov_compress(runs->cycle, length);
+    prune_cycle(runs, moved);
     for (size_t g = 0; g < runs->group_count; g++) {
         struct ov_plan_group *group = &runs->group[g];
         uint32_t *unit = &runs->group_unit[group->start];

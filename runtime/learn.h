@@ -86,6 +86,9 @@ struct ov_runs {
     uint32_t count, room;
     uint32_t *cycle; /* indices of runs in order of use */
     size_t cycle_length;
+    /* Of each entry of cycle, from its touch to the next one: computation without copies; what copies that run at the
+     * same time add, as a share. NULL: not measured. */
+    double *compute_s, *stretch;
     bool periodic;
     struct ov_plan_group *group;
     size_t group_count;

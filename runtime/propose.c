@@ -74,10 +74,13 @@ static double regret(const struct ov_plan_input *input, const struct ov_plan *pl
     return worst;
 }
 
-/* Plans for computation as long as the copies, and for computation as long as if everything were copied; takes what
- * does worse than the other by the smaller factor. */
+/* Where computation was timed, what it says counts. Else plans for computation as long as the copies, and for
+ * computation as long as if everything were copied; takes what does worse than the other by the smaller factor. */
 static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, double share)
 {
+    if (share <= 0) {
+        return ov_plan_make(input, plan);
+    }
     double *longer = calloc(input->cycle_length + 1, sizeof *longer);
     struct ov_plan other;
     bool made = longer != NULL && ov_plan_make(input, plan);
@@ -134,29 +137,51 @@ static void deepen(struct ov_plan_input *input, struct ov_plan_unit *unit, struc
     *plan = worse ? *plan : deeper;
 }
 
-static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
+/* As long as computation is not timed it is taken to be, over the cycle, as long as the copies of what does not fit,
+ * and in between as the bytes are, every place where a refill could not overlap counts fully: right for programs on
+ * either side. Returns that share of the copies. */
+static double assume_times(const struct ov_runs *runs, uint32_t budget_pages, double link, double *compute_s)
 {
-    const struct ov_runs *runs = &engine->learn.runs;
-    struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
-    if (unit == NULL) {
-        return false;
-    }
-    /* Computation is not timed yet. Taken to be, over the cycle, as long as the copies of what does not fit, and in
-     * between as the bytes are, every place where a refill could not overlap counts fully: right for programs on either
-     * side. */
-    double link =
-        ov_opt.link_scale *
-        (engine->ring.link_bytes_per_s > 0 ? engine->ring.link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
-    double *compute_s = calloc(runs->cycle_length + 1, sizeof *compute_s);
     double total_pages = 0;
     for (uint32_t i = 0; i < runs->count; i++) {
         total_pages += runs->item[i].pages;
     }
     bool may_stay = (ov_opt.tiers & OV_OPT_TIER_RESIDENT) != 0;
     double share = may_stay && total_pages > budget_pages ? 1 - budget_pages / total_pages : may_stay ? 0.05 : 1;
-    for (size_t i = 0; compute_s != NULL && i < runs->cycle_length; i++) {
+    for (size_t i = 0; i < runs->cycle_length; i++) {
         compute_s[i] = share * runs->item[runs->cycle[i]].pages / link;
     }
+    return share;
+}
+
+static double link_pages_per_s(const struct ov_ring *ring)
+{
+    return ov_opt.link_scale *
+           (ring->link_bytes_per_s > 0 ? ring->link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
+}
+
+static unsigned scale_rates(const struct ov_ring *ring, struct ov_plan_rate rate[OV_RATES])
+{
+    for (unsigned i = 0; i < ring->rate_count; i++) {
+        rate[i] = (struct ov_plan_rate){ring->rate[i].pages, ov_opt.link_scale * ring->rate[i].pages_per_s};
+    }
+    return ring->rate_count;
+}
+
+static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
+{
+    const struct ov_runs *runs = &engine->learn.runs;
+    const bool timed = runs->compute_s != NULL;
+    struct ov_plan_rate rate[OV_RATES];
+    struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
+    double *assumed_s = calloc(runs->cycle_length + 1, sizeof *assumed_s);
+    if (unit == NULL || assumed_s == NULL) {
+        free(unit);
+        free(assumed_s);
+        return false;
+    }
+    const double link = link_pages_per_s(&engine->ring);
+    const double share = timed ? 0 : assume_times(runs, budget_pages, link, assumed_s);
     for (uint32_t i = 0; i < runs->count; i++) {
         unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
         uint8_t marks = 0; /* put on since the study */
@@ -183,20 +208,23 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
                                   ? 0
                                   : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
         .link_pages_per_s = link,
-        .compute_s = compute_s,
+        .rate = rate,
+        .rate_count = scale_rates(&engine->ring, rate),
+        .compute_s = timed ? runs->compute_s : assumed_s,
+        .stretch = timed ? runs->stretch : NULL,
         .strategy = (enum ov_plan_strategy)ov_opt.strategy.word,
         .nth = ov_opt.strategy.number,
-        .worth = SHALLOW_WORTH,
+        .worth = timed ? 0 : SHALLOW_WORTH,
     };
-    if (ov_opt.mode == OV_OPT_MODE_LATENCY) { /* what costs nothing is not known then */
+    if (ov_opt.mode == OV_OPT_MODE_LATENCY && !timed) { /* what costs nothing is not known then */
         ov_log_once(OV_LOG_WARN,
                     "OVERSHOT_MODE=latency: passes are not timed, so weights fill the budget as in mode memory");
     }
-    bool made = compute_s != NULL && plan_robustly(&input, plan, share);
+    bool made = plan_robustly(&input, plan, share);
     if (made) {
         deepen(&input, unit, plan, share);
     }
-    free(compute_s);
+    free(assumed_s);
     free(unit);
     return made;
 }

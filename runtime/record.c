@@ -42,6 +42,19 @@ static void fill_weights(struct ov_engine *engine, struct ov_profile *profile)
     profile->weight_count = runs->count;
 }
 
+static size_t fill_rates(const struct ov_ring *ring, struct ov_profile_rate rate[OV_RATES])
+{
+    for (unsigned i = 0; i < ring->rate_count; i++) {
+        rate[i] = (struct ov_profile_rate){(size_t)(ring->rate[i].pages * (double)OV_PAGE_BYTES),
+                                           ring->rate[i].pages_per_s * (double)OV_PAGE_BYTES * 1e-9};
+    }
+    if (ring->rate_count == 0 && ring->link_bytes_per_s > 0) {
+        rate[0] = (struct ov_profile_rate){(size_t)64 << 20, ring->link_bytes_per_s * 1e-9};
+        return 1;
+    }
+    return ring->rate_count;
+}
+
 static bool write_file(const char *path, const char *text)
 {
     char draft[OV_PATH_BYTES + 320];
@@ -83,17 +96,18 @@ void ov_record(struct ov_engine *engine)
     if (ov_opt.profile_dir[0] == 0 || engine->profile_suspended || runs->count == 0 || runs->cycle_length == 0) {
         return;
     }
-    struct ov_profile_rate rate = {engine->ring.link_bytes_per_s > 0 ? (size_t)64 << 20 : 0,
-                                   engine->ring.link_bytes_per_s * 1e-9};
+    struct ov_profile_rate rate[OV_RATES];
     struct ov_profile_cycle cycle = {.repeats = 1, .length = runs->cycle_length};
     struct ov_profile profile = {.program = program_invocation_short_name,
                                  .budget_bytes = (used_pages << OV_PAGE_SHIFT) + ov_ledger_left(&engine->ledger),
-                                 .rate = &rate,
-                                 .rate_count = rate.bytes > 0,
+                                 .rate = rate,
+                                 .rate_count = fill_rates(&engine->ring, rate),
                                  .cycle = &cycle,
                                  .cycle_count = 1,
                                  .touch = runs->cycle,
                                  .touch_count = runs->cycle_length,
+                                 .compute_s = runs->compute_s,
+                                 .stretch = runs->stretch,
                                  .group = runs->group,
                                  .group_count = runs->group_count,
                                  .group_weight = runs->group_unit};

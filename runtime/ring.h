@@ -45,6 +45,7 @@
 #define OV_READERS 4
 #define OV_LANES   64
 #define OV_WINDOW  4096u
+#define OV_RATES   8u
 
 /* A stream that launches have used. */
 struct ov_lane {
@@ -137,10 +138,12 @@ struct ov_ring {
     struct ov_event_pool plain, timed;
     struct ov_meter meter;
     struct ov_timetable timetable;
-    double link_bytes_per_s; /* measured when the first plan was made */
-    bool turning;            /* handed over: a graph is being launched */
-    uint64_t last_turn;      /* the turn that left the ring as it is now, 0: something has been done with it since */
-    uint64_t turned_lane;    /* id of the stream that it ran in */
+    double link_bytes_per_s;            /* measured when the first plan was made, */
+    struct ov_plan_rate rate[OV_RATES]; /* ... and by size of the copy, ascending */
+    unsigned rate_count;
+    bool turning;         /* handed over: a graph is being launched */
+    uint64_t last_turn;   /* the turn that left the ring as it is now, 0: something has been done with it since */
+    uint64_t turned_lane; /* id of the stream that it ran in */
     struct ov_graph *turned_by;
     unsigned doubted_plan, doubts; /* the plan that a graph found to be of another order, and how often that was so */
     CUevent handed, turned;        /* before and after the last graph that had it */
