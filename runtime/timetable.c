@@ -194,6 +194,7 @@ bool ov_timetable_touch(struct ov_ring *ring, uint32_t index, CUstream stream)
     }
     struct ov_timetable_touch *touch = push(ring, index, begins_pass(table, index), stream);
     if (touch == NULL) {
+        unit->copied = false; /* no later pass is charged with it */
         return false;
     }
     if (unit->copied) { /* its events go into the queue, and those that were there are free */

@@ -157,6 +157,20 @@ static void in_turn(void)
     rig_close(&rig);
 }
 
+/* The first whole cycle under a plan is free, in whatever order. */
+static void first_cycle_is_free(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    for (int pass = 0; pass < 24 && rig_streamed_mib() == 0; pass++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    HOLDS(rig_streamed_mib() > 0);
+    HOLDS(passes_out_of_order(&rig, 1) == 0);
+    HOLDS(passes_out_of_order(&rig, 4) > 0);
+    rig_close(&rig);
+}
+
 /* Reads half of the weights, from `first` on, in a graph. */
 static CUgraphExec capture_half(struct rig *rig, CUgraph *graph, unsigned first)
 {
@@ -246,8 +260,16 @@ static void said_at_exit(void)
 #function, function, \
     }
 static const struct rig_case cases[] = {
-    CASE(says_nothing), CASE(names_them),      CASE(refuses_and_goes_on), CASE(refused_has_not_run),  CASE(in_turn),
-    CASE(graphs),       CASE(replayed_graphs), CASE(said_at_exit),        CASE(ends_without_waiting),
+    CASE(says_nothing),
+    CASE(names_them),
+    CASE(refuses_and_goes_on),
+    CASE(refused_has_not_run),
+    CASE(in_turn),
+    CASE(first_cycle_is_free),
+    CASE(graphs),
+    CASE(replayed_graphs),
+    CASE(said_at_exit),
+    CASE(ends_without_waiting),
 };
 
 RIG_MAIN(cases)
