@@ -52,7 +52,8 @@ case_copies_take_what_the_link_takes() {
     [ "$(weights | wc -l)" = 8 ] || die "rows of weights: $(weights | wc -l)"
     weights | while read -r weight allocation _ mib copies copy rest; do
         near "$copies" 1 0 0
-        [ "$allocation" = $((weight + 1)) ] && [ -n "$rest" ] || die "weight $weight of allocation $allocation"
+        [ "$allocation" = $((weight + 1)) ] || die "weight $weight of allocation $allocation"
+        [ -n "$rest" ] || die "columns are missing"
         near "$copy" "$(awk -v b="$mib" -v l=$link 'BEGIN { print b * 1048576 / l }')" 1
     done
 }
