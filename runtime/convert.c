@@ -382,6 +382,8 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     ov_reach_renew(engine);
     ov_meter_link(engine);
     preload_trace(engine);
+    ov_stall_begin(engine);
+    ov_timetable_begin(engine);
     engine->plans++;
     engine->revoked_pages = 0;
     atomic_store(&engine->planned, true);

@@ -37,6 +37,7 @@
 #include "reach.h"
 #include "report.h"
 #include "ring.h"
+#include "stall.h"
 #include "vmm.h"
 
 #define OV_FOREIGN_CONTEXTS 64
@@ -59,6 +60,7 @@ struct ov_engine {
     struct ov_inspect inspect;
     struct ov_density density; /* of units' reads */
     struct ov_ring ring;       /* units and their places */
+    struct ov_stall stall;     /* misses that are told */
     struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;
     _Atomic bool armed; /* read without the lock; written under it */
@@ -75,6 +77,7 @@ struct ov_engine {
     _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */
     _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */
     _Atomic bool paused;                 /* by the user (steer.h): no plan is made or changed, nothing is looked for */
+    _Atomic bool profile_suspended;      /* by the user: nothing is timed for profiles, and none is written */
     bool replan_soon;                    /* memory or units changed: try at the next quiet point */
     uint64_t revoked_pages;              /* since the last plan */
     bool slack;                          /* room was made for more than was asked for: it may come back */

@@ -93,7 +93,7 @@ void ov_record(struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
     const size_t used_pages = engine->last_plan.resident + engine->last_plan.ring;
-    if (ov_opt.profile_dir[0] == 0 || runs->count == 0 || runs->cycle_length == 0) {
+    if (ov_opt.profile_dir[0] == 0 || engine->profile_suspended || runs->count == 0 || runs->cycle_length == 0) {
         return;
     }
     struct ov_profile_rate rate[OV_RATES];
