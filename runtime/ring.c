@@ -351,10 +351,10 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
         ov_ring_step(ring, launch->unit[i]);
         if (!ring->unit[launch->unit[i]].loaded) {
             ring->counts.misses++;
-            stalled |= ov_stall_miss(engine, launch, launch->unit[i]);
             if (ov_ring_load(engine, launch->unit[i]) != CUDA_SUCCESS) {
                 return OV_REFUSED;
             }
+            stalled |= ov_stall_miss(engine, launch, launch->unit[i]);
         }
     }
     if (stalled) {
