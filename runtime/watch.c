@@ -10,6 +10,9 @@
 
 /* How much is looked at from an address on: an output is written from its start, a table of pointers lies near it. */
 #define REGION_BYTES ((uint64_t)256 << 20)
+/* In memory that holds many things, so far at least and then to where the next upload began: a segment or a pool is not
+ * hashed from each address on. */
+#define REGION_LEAST ((uint64_t)16 << 20)
 
 /* Nobody writes to the ring, except where a unit is on trial. */
 static bool may_be_written(const struct ov_engine *engine, uint32_t page)
@@ -20,8 +23,8 @@ static bool may_be_written(const struct ov_engine *engine, uint32_t page)
            (backing == OV_RING && unit - 1 < engine->ring.unit_count && engine->ring.unit[unit - 1].on_trial);
 }
 
-/* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation,
- * or the first page that nobody writes. */
+/* What a touch reaches, as far as it is looked at: to the next address of the same launch, to where another thing was
+ * uploaded, the end of the allocation, or the first page that nobody writes. */
 static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *touches, uint64_t begin)
 {
     uint32_t page = ov_arena_page(&engine->arena, begin);
@@ -29,7 +32,8 @@ static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *to
     if (alloc == NULL) {
         return begin;
     }
-    uint64_t end = begin + REGION_BYTES;
+    uint64_t end = ov_alloc_next_upload(engine, alloc, begin + REGION_LEAST);
+    end = end < begin + REGION_BYTES ? end : begin + REGION_BYTES;
     uint32_t p = page;
     while (p < alloc->first + alloc->pages && ov_page_address(&engine->arena, p) < end && may_be_written(engine, p)) {
         p++;
