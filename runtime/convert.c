@@ -386,6 +386,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     engine->revoked_pages = 0;
     atomic_store(&engine->planned, true);
     ov_outcome_report(engine, plan);
+    ov_profiler_begin(engine);
     ov_ring_warm(engine);
     ov_record(engine);
     return true;
@@ -410,6 +411,18 @@ static void drop_changed(struct ov_engine *engine)
     }
 }
 
+bool ov_plan_draft(struct ov_engine *engine, uint32_t reserve_pages, uint32_t *spare_pages, uint8_t *want,
+                   struct ov_plan *plan)
+{
+    bool made = ov_propose(engine, reserve_pages + *spare_pages, want, plan);
+    while (made && *spare_pages > 0 && plan->cycle_host_pages > 0) {
+        ov_plan_free(plan);
+        *spare_pages = *spare_pages > 64 ? *spare_pages / 2 : 0;
+        made = ov_propose(engine, reserve_pages + *spare_pages, want, plan);
+    }
+    return made;
+}
+
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages)
 {
     if (engine->watches > 0) {
@@ -423,12 +436,7 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
     engine->learn.fresh = false;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     struct ov_plan plan;
-    bool made = want != NULL && ov_propose(engine, reserve_pages + spare_pages, want, &plan);
-    while (made && spare_pages > 0 && plan.cycle_host_pages > 0) {
-        ov_plan_free(&plan);
-        spare_pages = spare_pages > 64 ? spare_pages / 2 : 0;
-        made = ov_propose(engine, reserve_pages + spare_pages, want, &plan);
-    }
+    bool made = want != NULL && ov_plan_draft(engine, reserve_pages, &spare_pages, want, &plan);
     if (made) {
         ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
                engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,

@@ -7,6 +7,7 @@
 #include "convert.h"
 #include "engine.h"
 #include "log.h"
+#include "retime.h"
 #include "runtime.h"
 #include "steer.h"
 
@@ -51,7 +52,7 @@ static bool study(struct ov_engine *engine)
     bool studied = ov_learn_study(engine);
     if (!studied && !engine->over_budget && engine->learn.launches > QUIET_LAUNCHES) {
         engine->learning = false; /* no need yet, and no clear picture: not worth the cost */
-        atomic_store(&engine->learning_now, false);
+        ov_engine_look(engine);
         return false;
     }
     if (!studied && engine->over_budget && engine->learn.attempts == PATIENCE_LOOKS) {
@@ -63,7 +64,7 @@ static bool study(struct ov_engine *engine)
     bool planned = studied && ov_plan_and_convert(engine, 0, 0);
     if (planned || engine->learn.settled) { /* a period may yet show */
         engine->learning = engine->learn.settled && engine->learn.attempts < 2 * OV_PATIENCE;
-        atomic_store(&engine->learning_now, engine->learning);
+        ov_engine_look(engine);
         engine->replan_soon = engine->replan_soon && !planned;
     }
     return planned;
@@ -115,21 +116,24 @@ static void attend(struct ov_engine *engine)
     pthread_mutex_lock(&engine->lock);
     ov_density_quiet(engine);
     enum work work = due(engine);
-    bool replan = wants_replan(engine);
+    bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
     pthread_mutex_unlock(&engine->lock);
-    if (work == NOTHING && !replan) {
+    if (work == NOTHING && !replan && !timed) {
         return;
     }
     uint64_t begin = ov_now_ns();
     (void)ov_exclusive_begin(engine, &section);
     if (!section.idle) {
         work = NOTHING;
-        replan = false;
+        replan = timed = false;
     }
     if (work == STUDY) {
         replan = !study(engine) && replan;
     } else if (work == LOOK) {
         (void)ov_learn_hash(engine);
+    }
+    if (timed && engine->watches == 0) {
+        replan = ov_retime(engine, spare_pages(engine)) || replan;
     }
     if (replan && engine->watches == 0) {
         engine->replan_soon = engine->slack = false;
