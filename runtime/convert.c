@@ -386,7 +386,8 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     engine->revoked_pages = 0;
     atomic_store(&engine->planned, true);
     ov_outcome_report(engine, plan);
-    ov_profiler_begin(engine);
+    ov_profiler_begin(engine, engine->learn.runs.compute_s == NULL);
+    ov_pace_begin(engine);
     ov_ring_warm(engine);
     ov_record(engine);
     return true;

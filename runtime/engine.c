@@ -383,6 +383,7 @@ void ov_engine_close(struct ov_engine *engine)
     }
     ov_graphs_forget(engine);
     ov_profiler_close(engine);
+    ov_pace_close(engine);
     ov_ring_close(engine);
     ov_reach_close(engine);
     ov_density_close(engine);

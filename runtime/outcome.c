@@ -36,7 +36,7 @@ void ov_outcome_verify(struct ov_engine *engine)
 void ov_outcome_predict(struct ov_engine *engine)
 {
     struct ov_plan_score score;
-    if (!ov_propose_standing(engine, &score)) {
+    if (!ov_propose_standing(engine, &score, NULL)) {
         return;
     }
     engine->last_plan.copies_s = score.link_s;

@@ -43,11 +43,11 @@ void ov_profiler_close(struct ov_engine *engine)
     give_back(&engine->profiler, false);
 }
 
-static bool is_wanted(const struct ov_engine *engine)
+static bool can_be_timed(const struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    return ov_opt.profile_cycles > 0 && runs->periodic && runs->compute_s == NULL && engine->ring.streamed_count > 0 &&
-           runs->cycle_length > 0 && 2 * runs->cycle_length + 2 <= OV_PROFILER_EVENTS;
+    return ov_opt.profile_cycles > 0 && runs->periodic && engine->ring.streamed_count > 0 && runs->cycle_length > 0 &&
+           2 * runs->cycle_length + 2 <= OV_PROFILER_EVENTS;
 }
 
 static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
@@ -76,11 +76,11 @@ static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
     return true;
 }
 
-void ov_profiler_begin(struct ov_engine *engine)
+void ov_profiler_begin(struct ov_engine *engine, bool wanted)
 {
     struct ov_profiler *profiler = &engine->profiler;
     ov_profiler_end(engine);
-    if (!is_wanted(engine)) {
+    if (!wanted || !can_be_timed(engine)) {
         return;
     }
     if (!provide(profiler, &engine->learn.runs)) {

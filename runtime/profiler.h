@@ -79,8 +79,8 @@ struct ov_profiler {
 struct ov_engine;
 struct ov_launch;
 
-/* Begins, if there is a cycle to be timed and no time of it is known; else ends. After a plan was brought about. */
-void ov_profiler_begin(struct ov_engine *engine);
+/* Begins, if it is wanted and there is a cycle that can be timed; else ends. In an exclusive section. */
+void ov_profiler_begin(struct ov_engine *engine, bool wanted);
 /* Ends, and gives back what it holds. */
 void ov_profiler_end(struct ov_engine *engine);
 void ov_profiler_close(struct ov_engine *engine);

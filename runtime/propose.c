@@ -256,7 +256,8 @@ static bool make_plan(const struct ov_engine *engine, uint32_t budget_pages, str
     return made;
 }
 
-bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan, struct ov_plan_score *score)
+bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan, struct ov_plan_score *score,
+                      double *stall_s)
 {
     struct question question;
     if (engine->learn.runs.compute_s == NULL || !ask(engine, 0, &question)) {
@@ -264,12 +265,12 @@ bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan
     }
     struct ov_plan as_run = *plan;
     as_run.hold_stretch = HUGE_VAL; /* copies are never held back here */
-    bool done = ov_plan_simulate(&question.input, &as_run, score, NULL);
+    bool done = ov_plan_simulate(&question.input, &as_run, score, stall_s);
     free_question(&question);
     return done;
 }
 
-bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *score)
+bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *score, double *stall_s)
 {
     const struct ov_runs *runs = &engine->learn.runs;
     const struct ov_ring *ring = &engine->ring;
@@ -283,7 +284,7 @@ bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *s
         plan.place[i] = (struct ov_plan_place){
             .pages = unit->pages, .ring_page = unit->ring_page, .tier = unit->tier, .sparse = unit->sparse};
     }
-    same = same && ov_propose_score(engine, &plan, score);
+    same = same && ov_propose_score(engine, &plan, score, stall_s);
     free(plan.place);
     return same;
 }

@@ -117,15 +117,16 @@ static void attend(struct ov_engine *engine)
     ov_density_quiet(engine);
     enum work work = due(engine);
     bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
+    bool off = !timed && ov_pace_is_off(&engine->ring.pace);
     pthread_mutex_unlock(&engine->lock);
-    if (work == NOTHING && !replan && !timed) {
+    if (work == NOTHING && !replan && !timed && !off) {
         return;
     }
     uint64_t begin = ov_now_ns();
     (void)ov_exclusive_begin(engine, &section);
     if (!section.idle) {
         work = NOTHING;
-        replan = timed = false;
+        replan = timed = off = false;
     }
     if (work == STUDY) {
         replan = !study(engine) && replan;
@@ -138,6 +139,11 @@ static void attend(struct ov_engine *engine)
     if (replan && engine->watches == 0) {
         engine->replan_soon = engine->slack = false;
         (void)ov_plan_and_convert(engine, 0, spare_pages(engine));
+    }
+    if (off && !replan) {
+        ov_log(OV_LOG_INFO, "device %d: passes take another time than was planned for: they are timed anew",
+               engine->device);
+        ov_profiler_begin(engine, true);
     }
     atomic_store(&engine->overdue, 0);
     engine->looked_at_ns = ov_now_ns();

@@ -132,8 +132,9 @@ static bool another_is_worth_it(struct ov_engine *engine, uint32_t spare_pages)
     struct ov_plan_score score, standing;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     bool worth = false;
-    if (want != NULL && ov_propose_standing(engine, &standing) && ov_plan_draft(engine, 0, &spare_pages, want, &plan)) {
-        worth = ov_propose_score(engine, &plan, &score) && is_better(engine, &plan, &score, &standing);
+    if (want != NULL && ov_propose_standing(engine, &standing, NULL) &&
+        ov_plan_draft(engine, 0, &spare_pages, want, &plan)) {
+        worth = ov_propose_score(engine, &plan, &score, NULL) && is_better(engine, &plan, &score, &standing);
         ov_log(OV_LOG_DEBUG,
                "device %d: timed: plan %u takes %.3f ms and %zu MiB, another %.3f ms and %zu MiB, the bound is %.3f ms",
                engine->device, engine->plans, standing.cycle_s * 1e3, 2 * device_pages(engine), score.cycle_s * 1e3,
@@ -144,8 +145,17 @@ static bool another_is_worth_it(struct ov_engine *engine, uint32_t spare_pages)
     return worth;
 }
 
+/* Of what a pass computed when it was timed before, so much may be other and still count as the same. */
+#define SAME 0.1
+
+static bool computes_the_same(double before_s, double now_s)
+{
+    return now_s < (1 + SAME) * before_s && now_s > (1 - SAME) * before_s;
+}
+
 bool ov_retime(struct ov_engine *engine, uint32_t spare_pages)
 {
+    const double before_s = engine->learn.runs.compute_s != NULL ? engine->timed.compute_s : 0;
     const bool taken = take_times(engine);
     if (!taken) {
         ov_log(OV_LOG_DEBUG, "device %d: %u passes were timed, which is not enough: computation stays a guess",
@@ -156,6 +166,10 @@ bool ov_retime(struct ov_engine *engine, uint32_t spare_pages)
         return taken;
     }
     ov_outcome_predict(engine);
+    ov_pace_begin(engine);
+    if (computes_the_same(before_s, engine->timed.compute_s)) {
+        ov_pace_accept(&engine->ring.pace);
+    }
     ov_record(engine);
     return false;
 }

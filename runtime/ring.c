@@ -311,6 +311,9 @@ static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstrea
         }
         lane->seen = unit->load;
         ring->counts.waits++;
+        if (__builtin_expect(unit->paced != OV_PACED_NOT, 0)) {
+            ov_pace_pass(&ring->pace, unit, stream);
+        }
     }
     return result;
 }
