@@ -10,8 +10,8 @@
  * hand; some may be streamed. Learning starts again whenever the plan no longer fits what the program does. While an
  * engine neither learns nor streams, its launches pass unlooked at (ov_state_settle).
  *
- * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > log. Everything in struct ov_engine is guarded
- * by engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under
+ * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > verdicts > log. Everything in struct ov_engine
+ * is guarded by engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under
  * engine.lock, except inside an exclusive section.
  *
  * Exclusive section: the gate is closed and the device idle, so backing may change. Entered from inside or outside the
@@ -35,6 +35,7 @@
 #include "options.h"
 #include "pool.h"
 #include "reach.h"
+#include "recall.h"
 #include "report.h"
 #include "ring.h"
 #include "vmm.h"
@@ -61,6 +62,10 @@ struct ov_engine {
     struct ov_ring ring;       /* units and their places */
     struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;
+    struct ov_recall recall; /* profiles of earlier starts */
+    struct {
+        unsigned points, wait; /* quiet points since the profile was last written, and how many there have to be */
+    } record;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
     _Atomic bool learning_now;     /* the same, read without the lock in the launch path */
