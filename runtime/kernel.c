@@ -287,6 +287,9 @@ static void note_image(const void *owner, const void *image)
     }
     struct ov_image *parsed = ov_cu->cuFuncGetParamInfo == NULL ? layouts_of(image) : NULL;
     struct ov_code code = ov_verdicts_kept() ? ov_code_of_image(image, SIZE_MAX) : (struct ov_code){{0, 0}};
+    if (ov_verdicts_kept() && !ov_code_known(&code)) {
+        ov_log(OV_LOG_DEBUG, "a code image has no hash: what is learned of its kernels is not kept");
+    }
     struct owner *entry = parsed != NULL || ov_code_known(&code) ? calloc(1, sizeof *entry) : NULL;
     if (entry == NULL) {
         ov_image_free(parsed);

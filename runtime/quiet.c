@@ -82,9 +82,11 @@ static bool study(struct ov_engine *engine)
 /* Weights that are known from an earlier start. Whether a plan was made. Discovery goes on behind it (recall.h). */
 static bool recall(struct ov_engine *engine)
 {
-    bool planned = ov_recall_adopt(engine) && ov_plan_and_convert(engine, 0, 0);
-    engine->replan_soon = engine->replan_soon && !planned;
-    return planned;
+    if (!ov_recall_adopt(engine)) {
+        return false;
+    }
+    engine->replan_soon = false;
+    return ov_plan_and_convert(engine, 0, 0);
 }
 
 /* Programs often hold what a pass gave them while the next one makes its own. So while weights give way anyway, room

@@ -120,8 +120,11 @@ static void read_candidate(struct ov_recall *recall, const char *name, const str
     }
     candidate->bytes = candidate->filled_bytes = 0;
     for (size_t i = 0; i < profile->weight_count; i++) {
-        candidate->bytes += profile->weight[i].bytes;
-        candidate->filled_bytes += profile->weight[i].filled ? profile->weight[i].bytes : 0;
+        const struct ov_profile_weight *weight = &profile->weight[i];
+        const size_t room = weight->offset < weight->allocation_bytes ? weight->allocation_bytes - weight->offset : 0;
+        const size_t bytes = weight->bytes < room ? weight->bytes : room; /* the last page may be more than there is */
+        candidate->bytes += bytes;
+        candidate->filled_bytes += weight->filled ? bytes : 0;
     }
     recall->count++;
 }
@@ -380,8 +383,8 @@ void ov_recall_check_link(struct ov_engine *engine)
     ov_log(OV_LOG_INFO, "device %d: the link copies %.1f GB/s, not %.1f as in the profile: its times are not used",
            engine->device, here * 1e-9, known * 1e-9);
     ring->rate_count = 0;
+    engine->replan_soon = engine->replan_soon || engine->learn.runs.compute_s != NULL;
     free(engine->learn.runs.compute_s);
     free(engine->learn.runs.stretch);
     engine->learn.runs.compute_s = engine->learn.runs.stretch = NULL;
-    engine->replan_soon = true;
 }
