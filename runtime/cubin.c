@@ -231,7 +231,13 @@ bool ov_cubin_whole(struct ov_view elf, struct ov_view *whole)
     if (read_header(&cubin) != OV_IMAGE_OK || find_sections(&cubin) != OV_IMAGE_OK) {
         return false;
     }
-    uint64_t end = cubin.header.e_shoff + cubin.section_count * SECTION_BYTES;
+    const Elf64_Ehdr *header = &cubin.header;
+    const uint64_t program_bytes = (uint64_t)header->e_phnum * header->e_phentsize;
+    uint64_t end = header->e_shoff + cubin.section_count * SECTION_BYTES;
+    if (program_bytes > UINT64_MAX - header->e_phoff) {
+        return false;
+    }
+    end = header->e_phoff + program_bytes > end ? header->e_phoff + program_bytes : end;
     for (uint64_t i = 0; i < cubin.section_count; i++) {
         Elf64_Shdr section;
         if (!read_section(&cubin, i, &section) || section.sh_size > UINT64_MAX - section.sh_offset) {

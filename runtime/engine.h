@@ -65,6 +65,8 @@ struct ov_engine {
     struct ov_recall recall; /* profiles of earlier starts */
     struct {
         unsigned points, wait; /* quiet points since the profile was last written, and how many there have to be */
+        uint64_t key;          /* of the weights, then, ... */
+        unsigned keys;         /* ... and how many others there have been */
     } record;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;

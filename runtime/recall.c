@@ -91,6 +91,16 @@ static bool same_number(const char *name, const char *field, size_t theirs, size
     return theirs == here;
 }
 
+/* Such a program would be trusted until that kernel runs, each time. */
+static bool is_of_use(const char *name, const struct ov_profile *profile)
+{
+    bool warned = ov_verdicts_warn(profile->kernel, profile->kernel_count);
+    if (warned) {
+        ov_log(OV_LOG_INFO, "profile %s is not used: a kernel that computes addresses cannot be known again", name);
+    }
+    return !warned && profile->weight_count > 0;
+}
+
 static bool is_of_here(const char *name, const struct ov_profile *profile, const struct ov_profile *here)
 {
     return same_text(name, "program", profile->program, here->program) &&
@@ -114,7 +124,7 @@ static void read_candidate(struct ov_recall *recall, const char *name, const str
         }
         return;
     }
-    if (profile->weight_count == 0 || !is_of_here(name, profile, here) || (candidate->name = strdup(name)) == NULL) {
+    if (!is_of_here(name, profile, here) || !is_of_use(name, profile) || (candidate->name = strdup(name)) == NULL) {
         ov_profile_free(profile);
         return;
     }
@@ -234,6 +244,7 @@ static void take(struct ov_engine *engine, const struct ov_candidate *candidate,
     ov_log(OV_LOG_INFO, "device %d: all %zu weights of the profile %s are there, %llu MiB: its plan is made at once",
            engine->device, candidate->profile.weight_count, candidate->name,
            (unsigned long long)(candidate->bytes >> 20));
+    ov_log(OV_LOG_DEBUG, "device %d: %zu kernels are known from it", engine->device, candidate->profile.kernel_count);
     ov_runs_free(&learn->runs);
     learn->runs = *runs;
     learn->studied = learn->head++;

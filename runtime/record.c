@@ -19,6 +19,8 @@
 /* Quiet points after which the file is written again, if more is known; so many times more each time. */
 #define FIRST_WAIT 16u
 #define LAST_WAIT  (1u << 20)
+/* Sets of weights that one run of a program leaves profiles of. */
+#define KEYS_AT_MOST 8u
 
 void ov_record_here(const struct ov_engine *engine, struct ov_profile *here, char device[OV_DEVICE_NAME_ROOM])
 {
@@ -177,6 +179,15 @@ static void save(const struct ov_engine *engine, const struct ov_profile *profil
     free(text);
 }
 
+static bool is_one_too_many(struct ov_engine *engine, uint64_t key)
+{
+    if (engine->record.key != key && engine->record.keys < KEYS_AT_MOST) {
+        engine->record.keys++;
+        engine->record.key = key;
+    }
+    return engine->record.key != key;
+}
+
 static void record(struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
@@ -205,7 +216,9 @@ static void record(struct ov_engine *engine)
         fill_weights(engine, &profile);
         fill_unused(engine, &profile);
         sum_key(&profile);
-        save(engine, &profile);
+        if (!is_one_too_many(engine, profile.key[0])) {
+            save(engine, &profile);
+        }
     }
     free(profile.weight);
     free(profile.unused);

@@ -6,7 +6,8 @@
  * for each, and the next start writes over its own. The key is a sum over the weights, their bytes and where they lie
  * in their allocations, whatever the order of these. It is written when a plan was made, and at quiet points later on,
  * ever more seldom, since more becomes known of kernels; each time only if its text would change. It appears whole or
- * not at all: another name first, then renamed. Who uses a file and does not change it renews its date, by which the
+ * not at all: another name first, then renamed. Programs that change their weights all the time leave eight files, not
+ * one for each change. Who uses a file and does not change it renews its date, by which the
  * newest are told.
  *
  * Needs the engine's lock, and a moment at which nobody minds a file being written: file I/O has no place in the launch

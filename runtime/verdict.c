@@ -103,6 +103,15 @@ void ov_verdicts_take(const struct ov_profile_kernel *kernel, size_t count)
     ov_kernels_each(give, NULL);
 }
 
+bool ov_verdicts_warn(const struct ov_profile_kernel *kernel, size_t count)
+{
+    bool warn = false;
+    for (size_t i = 0; i < count && !warn; i++) {
+        warn = kernel[i].emits && (kernel[i].code[0] | kernel[i].code[1]) == 0;
+    }
+    return warn;
+}
+
 /* ---- for the next start ---- */
 
 struct listing {
@@ -112,9 +121,13 @@ struct listing {
     size_t used, text_room;
 };
 
-/* Something was found out that a new kernel does not have. */
+/* Something was found out that a new kernel does not have. One that computes addresses is told of, whatever its code.
+ */
 static bool is_worth_keeping(const struct ov_kernel *kernel)
 {
+    if (atomic_load_explicit(&kernel->emits, memory_order_relaxed)) {
+        return true;
+    }
     bool known = atomic_load_explicit(&kernel->watched, memory_order_relaxed) > 0;
     for (uint32_t slot = 0; slot < kernel->slot_count && !known; slot++) {
         known = ov_slot(kernel, slot) != OV_SLOT_UNKNOWN;

@@ -34,6 +34,8 @@ void ov_verdicts_take(const struct ov_profile_kernel *kernel, size_t count);
 /* For kernel.c: a kernel becomes known. */
 void ov_verdict_give(struct ov_kernel *kernel);
 
+/* Whether the list has a kernel that computes addresses, and whose code is not known. */
+bool ov_verdicts_warn(const struct ov_profile_kernel *kernel, size_t count);
 /* What is known now, to be kept: free(*list) and the strings, which are one block, free(*strings). 0: nothing, or
  * memory ran out. */
 size_t ov_verdicts_list(struct ov_profile_kernel **list, char **strings);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # remember.sh LIBRARY DRIVER STACK TOOL CASE PROGRAM : profiles that the next start reads (OVERSHOT_PROFILE), on the
 # simulated driver. PROGRAM is t_remember. Whatever is found, a program writes what it writes alone. Exit status 0 or 1.
+# shellcheck disable=SC2015,SC2086 # options are words
 set -eu
 library=$1 driver=$2 stack=$3 case=$5 program=$6
 work=$(mktemp -d)
@@ -35,9 +36,7 @@ start() {
         shift
     done
     [ $# -gt 0 ] && shift || set -- $model
-    # shellcheck disable=SC2086 # options are words
     LD_LIBRARY_PATH="$driver" "$stack" "$@" >"$work/alone"
-    # shellcheck disable=SC2086
     with $variables "$stack" "$@"
     cmp -s "$work/alone" "$work/output" || die "other output than alone: $*"
 }
@@ -68,7 +67,6 @@ edit() { # SED
 
 case_first_pass_is_a_steady_one() {
     start
-    # shellcheck disable=SC2086
     alone=$(LD_LIBRARY_PATH="$driver" "$stack" $model --times | sed -n 's/^pass 0 \([0-9.]*\) .*/\1/p')
     with "$stack" $model --times
     adopted
@@ -339,6 +337,7 @@ case_damaged_in_several_ways() {
 case_senseless() {
     start
     cp "$(file)" "$work/whole"
+    # shellcheck disable=SC2016 # those of sed
     for change in 's/"span": [0-9]*/"span": 1125899906842624/' 's/"offset": 0/"offset": 4194304/' 's/"span": [0-9]*/"span": 0/' \
         's/"allocation": [0-9]*/"allocation": 1/' 's/"bytes": 4194304, "hash"/"bytes": 2097152, "hash"/' \
         's/"offset": 0/"offset": 2097151/' 's/"cycles".*//; $s/.*/"cycles": [{"touches": [0, 0, 0]}]}/'; do
@@ -362,7 +361,7 @@ case_read_writes_nothing() {
     start OVERSHOT_PROFILE=read
     adopted
     cmp "$work/before" "$(file)"
-    [ ! "$(file)" -nt "$work/before" ] || die "its date is new"
+    [ -z "$(find "$(file)" -newer "$work/before")" ] || die "its date is new"
     start OVERSHOT_PROFILE=read -- $model --seed 5
     [ "$(find "$kept" -type f | wc -l)" = 1 ] || die "$(ls "$kept")"
 }
@@ -391,11 +390,9 @@ case_folder_cannot_be_used() {
 }
 
 case_written_by_several_at_once() {
-    # shellcheck disable=SC2086
     LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/alone"
     for i in 1 2 3 4 5 6; do
-        # shellcheck disable=SC2086
-        env OVERSHOT_BUDGET=30M OVERSHOT_PROFILE_DIR="$kept" OVERSHOT_LOG_FILE="$work/log.$i" LD_PRELOAD="$library" \
+            env OVERSHOT_BUDGET=30M OVERSHOT_PROFILE_DIR="$kept" OVERSHOT_LOG_FILE="$work/log.$i" LD_PRELOAD="$library" \
             LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output.$i" 2>/dev/null &
     done
     wait
@@ -413,8 +410,7 @@ case_written_by_several_at_once() {
 case_again() {
     budget=${OVERSHOT_BUDGET:-24M} OPTIONS=${OPTIONS:---layers 8 --bytes 4M --passes 8}
     for i in 1 2 3; do
-        # shellcheck disable=SC2086
-        start -- $OPTIONS
+            start -- $OPTIONS
     done
     [ "$(grep -c "$at_once" "$log")" -ge "${ADOPTED:-0}" ] || die "not adopted"
 }
