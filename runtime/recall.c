@@ -290,7 +290,7 @@ bool ov_recall_adopt(struct ov_engine *engine)
     return false;
 }
 
-void ov_recall_missed(struct ov_engine *engine)
+static void say_why_not(struct ov_engine *engine)
 {
     struct ov_recall *recall = &engine->recall;
     const struct ov_candidate *nearest = NULL;
@@ -318,7 +318,6 @@ void ov_recall_missed(struct ov_engine *engine)
                engine->device, nearest->name, most, nearest->profile.weight_count, first, weight->bytes,
                weight->allocation, how);
     }
-    ov_recall_close(engine);
 }
 
 /* ---- behind the plan ---- */
@@ -329,7 +328,7 @@ static bool same_run(const struct ov_run *a, const struct ov_run *b)
            a->ordinal == b->ordinal && a->may == b->may && a->sparse == b->sparse;
 }
 
-bool ov_recall_is_same(const struct ov_runs *a, const struct ov_runs *b)
+static bool is_same(const struct ov_runs *a, const struct ov_runs *b)
 {
     const size_t length = a->cycle_length;
     bool same = a->count == b->count && length == b->cycle_length && length > 0;
@@ -349,6 +348,23 @@ bool ov_recall_is_same(const struct ov_runs *a, const struct ov_runs *b)
         }
     }
     return false;
+}
+
+bool ov_recall_ends(struct ov_engine *engine, const struct ov_runs *runs)
+{
+    struct ov_learn *learn = &engine->learn;
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        engine->allocs.item[i].presumed = false;
+    }
+    learn->confirmed = learn->recalled && is_same(&learn->runs, runs);
+    if (learn->recalled && !learn->confirmed) {
+        ov_log(OV_LOG_INFO, "device %d: weights are used otherwise than in the profile: it is planned anew",
+               engine->device);
+    }
+    say_why_not(engine);
+    ov_recall_close(engine);
+    learn->recalled = false;
+    return learn->confirmed;
 }
 
 void ov_recall_doubt(struct ov_engine *engine, const struct ov_kernel *kernel)

@@ -69,10 +69,9 @@ void ov_recall_close(struct ov_engine *engine);
 bool ov_recall_due(struct ov_engine *engine, bool affordable);
 /* Compares. True: there are runs to plan with. In an exclusive section with an idle device. */
 bool ov_recall_adopt(struct ov_engine *engine);
-/* A study formed runs before a candidate was found: says why not, and forgets them all. */
-void ov_recall_missed(struct ov_engine *engine);
-/* Whether two studies' runs and cycles, which may begin anywhere, are the same. */
-bool ov_recall_is_same(const struct ov_runs *a, const struct ov_runs *b);
+/* A study has formed runs: from now on what it says counts. True: a profile's are in use and are the same; the cycle
+ * may begin elsewhere (ov_learn.confirmed). If none was found, says why not. */
+bool ov_recall_ends(struct ov_engine *engine, const struct ov_runs *runs);
 /* The kernel computes addresses, and was not known to. In an exclusive section. */
 void ov_recall_doubt(struct ov_engine *engine, const struct ov_kernel *kernel);
 /* After the link was measured: a profile's times are of no use on one that is much slower or faster. */

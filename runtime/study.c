@@ -447,17 +447,11 @@ bool ov_learn_study(struct ov_engine *engine)
         ov_study_end(&study);
         return false;
     }
-    for (uint32_t i = 0; i < engine->allocs.count; i++) {
-        engine->allocs.item[i].presumed = false;
-    }
-    learn->confirmed = learn->recalled && ov_recall_is_same(&learn->runs, &study.runs);
-    learn->recalled = false;
-    if (learn->confirmed) {
+    if (ov_recall_ends(engine, &study.runs)) {
         learn->studied = learn->head++;
         ov_study_end(&study);
         return false;
     }
-    ov_recall_missed(engine);
     learn->settled = !clear;
     ov_runs_free(&learn->runs);
     learn->fresh = true;
