@@ -383,6 +383,8 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     ov_meter_link(engine);
     ov_recall_check_link(engine);
     preload_trace(engine);
+    ov_stall_begin(engine);
+    ov_timetable_begin(engine);
     engine->plans++;
     engine->revoked_pages = 0;
     atomic_store(&engine->planned, true);
@@ -411,6 +413,32 @@ static void drop_changed(struct ov_engine *engine)
     }
 }
 
+/* A plan that leaves `reserve_pages`, and as many of the spare ones as send no weight of the cycle to the host that
+ * would not be there anyway. */
+static bool propose(struct ov_engine *engine, uint32_t reserve_pages, uint32_t *spare_pages, uint8_t *want,
+                    struct ov_plan *plan)
+{
+    size_t anyway = SIZE_MAX;
+    while (ov_propose(engine, reserve_pages + *spare_pages, want, plan)) {
+        size_t in_host = plan->cycle_host_pages;
+        if (*spare_pages == 0 || in_host == 0 || (anyway != SIZE_MAX && in_host <= anyway)) {
+            return true;
+        }
+        ov_plan_free(plan);
+        if (anyway == SIZE_MAX) {
+            if (!ov_propose(engine, reserve_pages, want, plan)) {
+                return false;
+            }
+            anyway = plan->cycle_host_pages;
+            ov_plan_free(plan);
+        }
+        if (in_host > anyway) {
+            *spare_pages = *spare_pages > 64 ? *spare_pages / 2 : 0;
+        }
+    }
+    return false;
+}
+
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages)
 {
     if (engine->watches > 0) {
@@ -424,18 +452,14 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
     engine->learn.fresh = false;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     struct ov_plan plan;
-    bool made = want != NULL && ov_propose(engine, reserve_pages + spare_pages, want, &plan);
-    while (made && spare_pages > 0 && plan.cycle_host_pages > 0) {
-        ov_plan_free(&plan);
-        spare_pages = spare_pages > 64 ? spare_pages / 2 : 0;
-        made = ov_propose(engine, reserve_pages + spare_pages, want, &plan);
-    }
+    bool made = want != NULL && propose(engine, reserve_pages, &spare_pages, want, &plan);
     if (made) {
         ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
                engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,
                2 * ov_pages_written(engine), 2 * reserve_pages, 2 * spare_pages);
         made = carry_out(engine, &plan, want);
         ov_plan_free(&plan);
+        engine->room_made_bytes = 0;
     }
     free(want);
     return made;

@@ -371,8 +371,12 @@ void ov_engine_close(struct ov_engine *engine)
     bool entered = ov_context_enter(engine);
     bool gone = wait_for_device(engine) == CUDA_ERROR_DEINITIALIZED;
     pthread_mutex_lock(&engine->lock);
+    if (!gone) {
+        ov_timetable_collect(&engine->ring);
+    }
     ov_summary_print(engine);
     if (gone) {
+        ov_share_leave(&engine->masters.share); /* what outlives the driver */
         pthread_mutex_unlock(&engine->lock);
         forget_engine(engine);
         return;

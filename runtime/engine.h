@@ -38,6 +38,7 @@
 #include "recall.h"
 #include "report.h"
 #include "ring.h"
+#include "stall.h"
 #include "vmm.h"
 
 #define OV_FOREIGN_CONTEXTS 64
@@ -60,6 +61,7 @@ struct ov_engine {
     struct ov_inspect inspect;
     struct ov_density density; /* of units' reads */
     struct ov_ring ring;       /* units and their places */
+    struct ov_stall stall;     /* misses that are told */
     struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;
     struct ov_recall recall; /* profiles of earlier starts */
@@ -78,15 +80,17 @@ struct ov_engine {
         size_t in_part; /* of host: because they are read in part, ... */
         double share;   /* ... so much of them in a cycle, at most */
     } last_plan;
-    unsigned watches;                    /* launches being watched; no plan meanwhile */
-    _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */
-    _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */
-    _Atomic bool paused;                 /* by the user (steer.h): no plan is made or changed, nothing is looked for */
-    bool replan_soon;                    /* memory or units changed: try at the next quiet point */
-    uint64_t revoked_pages;              /* since the last plan */
-    bool slack;                          /* room was made for more than was asked for: it may come back */
-    uint32_t largest_pages;              /* asked for in one go since the first plan */
-    bool grown;                          /* that is new: room for another one was not made yet */
+    unsigned watches;               /* launches being watched; no plan meanwhile */
+    _Atomic unsigned overdue;       /* launches since a study has been due without a quiet point */
+    _Atomic bool planned;           /* read without the lock in the launch path: streamed units may exist */
+    _Atomic bool paused;            /* by the user (steer.h): no plan is made or changed, nothing is looked for */
+    _Atomic bool profile_suspended; /* by the user: nothing is timed for profiles, and none is written */
+    bool replan_soon;               /* memory or units changed: try at the next quiet point */
+    uint64_t revoked_pages;         /* since the last plan */
+    size_t room_made_bytes; /* what the program held when the last plan was made, if for its growth (room.c); else 0 */
+    bool slack;             /* room was made for more than was asked for: it may come back */
+    uint32_t largest_pages; /* asked for in one go since the first plan */
+    bool grown;             /* that is new: room for another one was not made yet */
     _Atomic bool over_budget;            /* something had to go to the host: learning goes on until a plan is made */
     unsigned quiet_points, replan_wait;  /* since the last plan for changed memory, and how many there have to be */
     uint64_t looked_at_ns, look_took_ns; /* last work at a quiet point: when, how long */

@@ -252,13 +252,17 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
         ov_graph_turn_notice(graph);
         bool made = ov_graph_turn_make(graph);
         enum ov_acquire acquired = made ? ov_ring_hand_over(engine, &graph->turn.ring, launch->stream) : OV_REFUSED;
+        if (acquired == OV_STALLED) {
+            ov_stall_say(engine);
+            *result = OV_STALL_ERROR;
+        }
         pthread_mutex_unlock(&engine->lock);
         if (acquired == OV_ACQUIRED) {
             launch->turning = true;
             launch->used = graph->turn.exec;
         }
         if (acquired != OV_REFUSED) {
-            return acquired == OV_ACQUIRED ? SERVED : BUSY;
+            return acquired == OV_BUSY ? BUSY : SERVED;
         }
         if (!graph->replayable) {
             *result = clear(graph);

@@ -168,6 +168,17 @@ static void attend(struct ov_engine *engine)
     ov_state_settle();
 }
 
+/* What the launch path left to be said and to be counted. */
+static void catch_up(struct ov_engine *engine)
+{
+    if (ov_opt.timing > 0 || atomic_load_explicit(&engine->stall.notes, memory_order_relaxed) > 0) {
+        pthread_mutex_lock(&engine->lock);
+        ov_timetable_collect(&engine->ring);
+        ov_stall_say(engine);
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
 void ov_quiet_point(void)
 {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
@@ -186,7 +197,10 @@ void ov_quiet_point(void)
         return;
     }
     struct ov_engine *engine = ov_engine_here();
-    if (engine != NULL && engine->armed && !engine->paused) {
-        attend(engine);
+    if (engine != NULL && engine->armed) {
+        catch_up(engine);
+        if (!engine->paused) {
+            attend(engine);
+        }
     }
 }

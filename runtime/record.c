@@ -229,7 +229,8 @@ static void record(struct ov_engine *engine)
 static bool is_wanted(const struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    return ov_verdicts_kept() && ov_opt.profile == OV_OPT_PROFILE_RW && runs->count > 0 && runs->cycle_length > 0;
+    return ov_verdicts_kept() && ov_opt.profile == OV_OPT_PROFILE_RW && !engine->profile_suspended && runs->count > 0 &&
+           runs->cycle_length > 0;
 }
 
 void ov_record(struct ov_engine *engine)
