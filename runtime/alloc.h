@@ -31,6 +31,7 @@ struct ov_alloc {
     bool doomed;       /* freed by the program during a capture: goes in the next exclusive section without one */
     bool dirty;        /* may have changed since its pages were hashed */
     bool unseen;       /* has pages that were never hashed */
+    bool presumed;     /* taken for used, though nobody has touched it yet (recall.h) */
     bool reserved;     /* the program's own reservation: pages come and go (vmm.h) */
     bool idle;         /* freed in stream order, kept for the next (pool.h) */
     CUmemoryPool pool; /* that it was taken from, NULL: none */

@@ -381,6 +381,7 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     ov_density_test(engine);
     ov_reach_renew(engine);
     ov_meter_link(engine);
+    ov_recall_check_link(engine);
     preload_trace(engine);
     ov_stall_begin(engine);
     ov_timetable_begin(engine);

@@ -10,8 +10,8 @@
  * hand; some may be streamed. Learning starts again whenever the plan no longer fits what the program does. While an
  * engine neither learns nor streams, its launches pass unlooked at (ov_state_settle).
  *
- * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > log. Everything in struct ov_engine is guarded
- * by engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under
+ * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > verdicts > log. Everything in struct ov_engine
+ * is guarded by engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under
  * engine.lock, except inside an exclusive section.
  *
  * Exclusive section: the gate is closed and the device idle, so backing may change. Entered from inside or outside the
@@ -36,6 +36,7 @@
 #include "pool.h"
 #include "profiler.h"
 #include "reach.h"
+#include "recall.h"
 #include "report.h"
 #include "ring.h"
 #include "stall.h"
@@ -64,6 +65,12 @@ struct ov_engine {
     struct ov_stall stall;     /* misses that are told */
     struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;
+    struct ov_recall recall; /* profiles of earlier starts */
+    struct {
+        unsigned points, wait; /* quiet points since the profile was last written, and how many there have to be */
+        uint64_t key;          /* of the weights, then, ... */
+        unsigned keys;         /* ... and how many others there have been */
+    } record;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
     _Atomic bool looking;          /* it learns or times passes; read without the lock in the launch path */

@@ -196,12 +196,12 @@ static void say(int connection, const char *format, ...)
 
 static const char *phase_of(const struct ov_engine *engine)
 {
-    return engine->paused                    ? "paused"
-           : !engine->armed                  ? "idle"
-           : engine->learning                ? "looking for weights"
-           : engine->ring.streamed_count > 0 ? "streaming"
-           : atomic_load(&engine->planned)   ? "planned"
-                                             : "waiting";
+    return engine->paused                                ? "paused"
+           : !engine->armed                              ? "idle"
+           : engine->learning && !engine->learn.recalled ? "looking for weights"
+           : engine->ring.streamed_count > 0             ? "streaming"
+           : atomic_load(&engine->planned)               ? "planned"
+                                                         : "waiting";
 }
 
 /* The engine is not kept waiting for whoever asks: its lock is given back before anything is sent. */

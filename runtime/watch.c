@@ -337,6 +337,7 @@ static void note_near(struct ov_engine *engine, const struct ov_kernel *kernel, 
 
 static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
+    bool known = kernel != NULL && atomic_load_explicit(&kernel->emits, memory_order_relaxed);
     bool emits = watch->outputs && judge_touches(engine, kernel, watch), all_same = true;
     bool unseen = is_unseen(kernel, watch);
     for (unsigned i = 0; i < watch->units; i++) {
@@ -350,6 +351,9 @@ static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const stru
             if (ov_engine_of(watch->touches.item[i].address) == engine) {
                 ov_learn_mark(engine, watch->touches.item[i].address, OV_MARK_HIDDEN);
             }
+        }
+        if (!known) {
+            ov_recall_doubt(engine, kernel);
         }
     }
 }
