@@ -248,6 +248,7 @@ struct ov_graph_launch {
     /* Private to the engine. */
     struct ov_graph *graph; /* NULL: not looked at */
     bool turning;           /* it has the ring */
+    bool timed;             /* what is used is a clone for one launch (graph_timed.c) */
     bool again;             /* begun a second time */
 };
 CUresult ov_graph_launch_begin(struct ov_graph_launch *launch);
