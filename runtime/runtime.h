@@ -26,6 +26,7 @@
  *   propose.h    where every page should stand
  *   convert.h    bringing a plan about at a quiet point; taking single units out of it
  *   outcome.h    what a plan came to: told and verified
+ *   profiler.h   what passes compute between touches; retime.h, the plan for that; pace.h, whether it stays so
  *   ring.h       steady state: units in the ring, copies, misses
  *   event_pool.h, meter.h    its events; the times of the link, of copies and waits
  *   launch.c, copy.c, graph.c, graph_launch.c, capture.c, quiet.c, runtime.c    the functions below

@@ -2,7 +2,7 @@
 # timed.sh LIBRARY DRIVER STACK TOOL CASE : what the library finds out about a program's passes and the link, what it
 # predicts from that, and what it does with it, against the clock of the simulated driver. Exit status 0 or 1.
 set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5
+library=$1 driver=$2 stack=$3 case=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # 12 weights, 96 MiB: large enough that what a pass takes of the host's time is little.
@@ -184,6 +184,14 @@ case_alternating_passes_keep_their_plan() {
     sizes=4,2,6
     program 30M 500 200 -- --order alternate
     [ "$(plans)" -le 4 ] || die "$(plans) plans in 200 passes"
+}
+
+# Graphs that find the plan's order to be another than theirs begin discovery anew: what was timed stays known.
+case_times_outlast_a_study() {
+    sizes=16,8,24
+    program 120M 600 50 -- --graph --graph-turns 2
+    [ "$(grep -c 'study [0-9]*:' "$work/log")" -ge 2 ] || die "there was no second study"
+    [ "$(plans)" -le 4 ] || die "$(plans) plans"
 }
 
 # Three streams at once: what cannot be told apart is not made up.
