@@ -171,7 +171,7 @@ void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc)
     alloc->ordinal = ++engine->allocs.last_ordinal;
     alloc->edge_count = 0;
     alloc->visits = 0;
-    alloc->dirty = alloc->unseen = false;
+    alloc->dirty = alloc->unseen = alloc->presumed = false;
 }
 
 /* In an exclusive section without captures. */

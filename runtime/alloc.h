@@ -31,6 +31,7 @@ struct ov_alloc {
     bool doomed;       /* freed by the program during a capture: goes in the next exclusive section without one */
     bool dirty;        /* may have changed since its pages were hashed */
     bool unseen;       /* has pages that were never hashed */
+    bool presumed;     /* taken for used, though nobody has touched it yet (recall.h) */
     bool reserved;     /* the program's own reservation: pages come and go (vmm.h) */
     bool idle;         /* freed in stream order, kept for the next (pool.h) */
     CUmemoryPool pool; /* that it was taken from, NULL: none */
@@ -75,6 +76,8 @@ void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host);
 void ov_alloc_grew(struct ov_engine *engine, bool on_host);
 /* Notes that a copy covered [address, address + bytes) of an allocation. */
 void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes);
+/* Where the first copy at `address` or behind it began; UINT64_MAX: none did. */
+uint64_t ov_alloc_next_upload(const struct ov_engine *engine, const struct ov_alloc *alloc, uint64_t address);
 /* Forgets the edges in pages that the program has unmapped. */
 void ov_alloc_forget_edges(struct ov_alloc *alloc, uint32_t first, uint32_t pages);
 /* Frees what was freed during captures. In an exclusive section without captures. */

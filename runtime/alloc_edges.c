@@ -65,6 +65,17 @@ void ov_alloc_edges(struct ov_engine *engine, uint64_t address, size_t bytes)
     alloc->dirty = true;
 }
 
+uint64_t ov_alloc_next_upload(const struct ov_engine *engine, const struct ov_alloc *alloc, uint64_t address)
+{
+    uint64_t base = ov_page_address(&engine->arena, alloc->first);
+    for (uint32_t at = edge_from(alloc, (address - base) * 2); at < alloc->edge_count; at++) {
+        if ((alloc->edge[at] & 1) != 0) {
+            return base + alloc->edge[at] / 2;
+        }
+    }
+    return UINT64_MAX;
+}
+
 void ov_alloc_forget_edges(struct ov_alloc *alloc, uint32_t first, uint32_t pages)
 {
     uint64_t offset = (uint64_t)(first - alloc->first) << OV_PAGE_SHIFT;

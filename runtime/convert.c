@@ -381,7 +381,10 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     ov_density_test(engine);
     ov_reach_renew(engine);
     ov_meter_link(engine);
+    ov_recall_check_link(engine);
     preload_trace(engine);
+    ov_stall_begin(engine);
+    ov_timetable_begin(engine);
     engine->plans++;
     engine->revoked_pages = 0;
     atomic_store(&engine->planned, true);
@@ -412,16 +415,30 @@ static void drop_changed(struct ov_engine *engine)
     }
 }
 
+/* A plan that leaves `reserve_pages`, and as many of the spare ones as send no weight of the cycle to the host that
+ * would not be there anyway. */
 bool ov_plan_draft(struct ov_engine *engine, uint32_t reserve_pages, uint32_t *spare_pages, uint8_t *want,
                    struct ov_plan *plan)
 {
-    bool made = ov_propose(engine, reserve_pages + *spare_pages, want, plan);
-    while (made && *spare_pages > 0 && plan->cycle_host_pages > 0) {
+    size_t anyway = SIZE_MAX;
+    while (ov_propose(engine, reserve_pages + *spare_pages, want, plan)) {
+        size_t in_host = plan->cycle_host_pages;
+        if (*spare_pages == 0 || in_host == 0 || (anyway != SIZE_MAX && in_host <= anyway)) {
+            return true;
+        }
         ov_plan_free(plan);
-        *spare_pages = *spare_pages > 64 ? *spare_pages / 2 : 0;
-        made = ov_propose(engine, reserve_pages + *spare_pages, want, plan);
+        if (anyway == SIZE_MAX) {
+            if (!ov_propose(engine, reserve_pages, want, plan)) {
+                return false;
+            }
+            anyway = plan->cycle_host_pages;
+            ov_plan_free(plan);
+        }
+        if (in_host > anyway) {
+            *spare_pages = *spare_pages > 64 ? *spare_pages / 2 : 0;
+        }
     }
-    return made;
+    return false;
 }
 
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages)
@@ -444,6 +461,7 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
                2 * ov_pages_written(engine), 2 * reserve_pages, 2 * spare_pages);
         made = carry_out(engine, &plan, want);
         ov_plan_free(&plan);
+        engine->room_made_bytes = 0;
     }
     free(want);
     return made;

@@ -224,3 +224,32 @@ int ov_cubin_read(struct ov_view elf, struct ov_image *into)
     free(cubin.entry);
     return error;
 }
+
+bool ov_cubin_whole(struct ov_view elf, struct ov_view *whole)
+{
+    struct cubin cubin = {.file = elf};
+    if (read_header(&cubin) != OV_IMAGE_OK || find_sections(&cubin) != OV_IMAGE_OK) {
+        return false;
+    }
+    const Elf64_Ehdr *header = &cubin.header;
+    const uint64_t program_bytes = (uint64_t)header->e_phnum * header->e_phentsize;
+    uint64_t end = header->e_shoff + cubin.section_count * SECTION_BYTES;
+    if (program_bytes > UINT64_MAX - header->e_phoff) {
+        return false;
+    }
+    end = header->e_phoff + program_bytes > end ? header->e_phoff + program_bytes : end;
+    for (uint64_t i = 0; i < cubin.section_count; i++) {
+        Elf64_Shdr section;
+        if (!read_section(&cubin, i, &section) || section.sh_size > UINT64_MAX - section.sh_offset) {
+            return false;
+        }
+        if (section.sh_type != SHT_NOBITS && section.sh_offset + section.sh_size > end) {
+            end = section.sh_offset + section.sh_size;
+        }
+    }
+    if (!ov_view_need(&cubin.file, 0, end)) {
+        return false;
+    }
+    *whole = ov_view_part(&cubin.file, 0, end);
+    return true;
+}

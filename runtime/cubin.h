@@ -21,5 +21,7 @@
 /* Adds the kernels of the cubin to `into`. Returns a code of enum ov_image_error; a file without kernels is no error.
  */
 int ov_cubin_read(struct ov_view elf, struct ov_image *into);
+/* From the header to the end of what it names, as a closed view. */
+bool ov_cubin_whole(struct ov_view elf, struct ov_view *whole);
 
 #endif

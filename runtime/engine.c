@@ -186,6 +186,7 @@ void ov_engine_arm(struct ov_engine *engine, const char *why)
             ov_density_open(engine);
             ov_log(OV_LOG_INFO, "device %d: %s: weights will be looked for", engine->device, why);
             ov_engine_learn(engine);
+            ov_recall_open(engine);
         } else {
             ov_log(OV_LOG_WARN,
                    "device %d: what does not fit stays in host memory: no room or no code for looking at "
@@ -375,8 +376,12 @@ void ov_engine_close(struct ov_engine *engine)
     bool entered = ov_context_enter(engine);
     bool gone = wait_for_device(engine) == CUDA_ERROR_DEINITIALIZED;
     pthread_mutex_lock(&engine->lock);
+    if (!gone) {
+        ov_timetable_collect(&engine->ring);
+    }
     ov_summary_print(engine);
     if (gone) {
+        ov_share_leave(&engine->masters.share); /* what outlives the driver */
         pthread_mutex_unlock(&engine->lock);
         forget_engine(engine);
         return;
@@ -386,6 +391,7 @@ void ov_engine_close(struct ov_engine *engine)
     ov_pace_close(engine);
     ov_ring_close(engine);
     ov_reach_close(engine);
+    ov_recall_close(engine);
     ov_density_close(engine);
     ov_inspect_close(engine);
     ov_allocs_drop(engine);

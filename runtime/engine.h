@@ -10,8 +10,8 @@
  * hand; some may be streamed. Learning starts again whenever the plan no longer fits what the program does. While an
  * engine neither learns nor streams, its launches pass unlooked at (ov_state_settle).
  *
- * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > log. Everything in struct ov_engine is guarded
- * by engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under
+ * Locks, in this order: gate (gate.h) > engine.lock > kernel registry > verdicts > log. Everything in struct ov_engine
+ * is guarded by engine.lock unless a comment says otherwise. No driver call that may wait for the device is made under
  * engine.lock, except inside an exclusive section.
  *
  * Exclusive section: the gate is closed and the device idle, so backing may change. Entered from inside or outside the
@@ -36,8 +36,10 @@
 #include "pool.h"
 #include "profiler.h"
 #include "reach.h"
+#include "recall.h"
 #include "report.h"
 #include "ring.h"
+#include "stall.h"
 #include "vmm.h"
 
 #define OV_FOREIGN_CONTEXTS 64
@@ -60,8 +62,15 @@ struct ov_engine {
     struct ov_inspect inspect;
     struct ov_density density; /* of units' reads */
     struct ov_ring ring;       /* units and their places */
+    struct ov_stall stall;     /* misses that are told */
     struct ov_masters masters; /* pinned host memory */
     struct ov_reach reach;
+    struct ov_recall recall; /* profiles of earlier starts */
+    struct {
+        unsigned points, wait; /* quiet points since the profile was last written, and how many there have to be */
+        uint64_t key;          /* of the weights, then, ... */
+        unsigned keys;         /* ... and how many others there have been */
+    } record;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
     _Atomic bool looking;          /* it learns or times passes; read without the lock in the launch path */
@@ -77,15 +86,17 @@ struct ov_engine {
     struct {
         double compute_s, spread; /* what a pass computes; between the passes that were timed, as a share of it */
     } timed;
-    unsigned watches;                    /* launches being watched; no plan meanwhile */
-    _Atomic unsigned overdue;            /* launches since a study has been due without a quiet point */
-    _Atomic bool planned;                /* read without the lock in the launch path: streamed units may exist */
-    _Atomic bool paused;                 /* by the user (steer.h): no plan is made or changed, nothing is looked for */
-    bool replan_soon;                    /* memory or units changed: try at the next quiet point */
-    uint64_t revoked_pages;              /* since the last plan */
-    bool slack;                          /* room was made for more than was asked for: it may come back */
-    uint32_t largest_pages;              /* asked for in one go since the first plan */
-    bool grown;                          /* that is new: room for another one was not made yet */
+    unsigned watches;               /* launches being watched; no plan meanwhile */
+    _Atomic unsigned overdue;       /* launches since a study has been due without a quiet point */
+    _Atomic bool planned;           /* read without the lock in the launch path: streamed units may exist */
+    _Atomic bool paused;            /* by the user (steer.h): no plan is made or changed, nothing is looked for */
+    _Atomic bool profile_suspended; /* by the user: nothing is timed for profiles, and none is written */
+    bool replan_soon;               /* memory or units changed: try at the next quiet point */
+    uint64_t revoked_pages;         /* since the last plan */
+    size_t room_made_bytes; /* what the program held when the last plan was made, if for its growth (room.c); else 0 */
+    bool slack;             /* room was made for more than was asked for: it may come back */
+    uint32_t largest_pages; /* asked for in one go since the first plan */
+    bool grown;             /* that is new: room for another one was not made yet */
     _Atomic bool over_budget;            /* something had to go to the host: learning goes on until a plan is made */
     unsigned quiet_points, replan_wait;  /* since the last plan for changed memory, and how many there have to be */
     uint64_t looked_at_ns, look_took_ns; /* last work at a quiet point: when, how long */

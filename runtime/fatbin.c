@@ -242,3 +242,8 @@ int ov_fatbin_read(struct ov_view image, struct ov_image *into)
     }
     return error;
 }
+
+bool ov_fatbin_whole(struct ov_view image, struct ov_view *whole)
+{
+    return open_container(image, whole) == OV_IMAGE_OK;
+}

@@ -26,5 +26,7 @@
 
 /* `image` starts with either magic. Returns a code of enum ov_image_error. */
 int ov_fatbin_read(struct ov_view image, struct ov_image *into);
+/* All entries, as a closed view. */
+bool ov_fatbin_whole(struct ov_view image, struct ov_view *whole);
 
 #endif

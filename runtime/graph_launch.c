@@ -254,8 +254,9 @@ static void use_own(struct ov_graph_launch *launch)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* It gets the ring. OV_REFUSED: it cannot turn it, not now or not at all. */
-static enum ov_acquire use_turn(struct ov_graph_launch *launch)
+/* It gets the ring. OV_REFUSED: it cannot turn it, not now or not at all. OV_STALLED: *result is what the launch
+ * returns. */
+static enum ov_acquire use_turn(struct ov_graph_launch *launch, CUresult *result)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph->engine;
@@ -271,6 +272,9 @@ static enum ov_acquire use_turn(struct ov_graph_launch *launch)
         launch->turning = true;
         launch->used = graph->turn.exec;
         use_timed(launch);
+    } else if (acquired == OV_STALLED) {
+        ov_stall_say(engine);
+        *result = OV_STALL_ERROR;
     }
     if (profiled) {
         ov_profiler_resume(&engine->profiler, launch->stream);
@@ -303,9 +307,9 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
         use_own(launch);
     }
     if (way == OV_GRAPH_TURN) {
-        enum ov_acquire acquired = use_turn(launch);
+        enum ov_acquire acquired = use_turn(launch, result);
         if (acquired != OV_REFUSED) {
-            return acquired == OV_ACQUIRED ? SERVED : BUSY;
+            return acquired == OV_BUSY ? BUSY : SERVED;
         }
         if (!graph->replayable) {
             *result = clear(graph);

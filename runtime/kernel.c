@@ -10,6 +10,7 @@
 #include "image.h"
 #include "log.h"
 #include "runtime.h"
+#include "verdict.h"
 
 #define TABLE_SLOTS ((size_t)1 << 16)
 /* Parameters reach 32,764 bytes; a kernel without a layout can still be launched with a buffer of up to that. */
@@ -24,10 +25,11 @@ struct origin {
     UT_hash_handle hh;
 };
 
-/* The layouts of a module or library; only kept when the driver cannot tell them itself. */
+/* What is known of a module or library from its image. */
 struct owner {
     const void *owner;
-    struct ov_image *image;
+    struct ov_image *image; /* the layouts; NULL where the driver can tell them itself */
+    struct ov_code code;    /* only known if profiles are kept */
     UT_hash_handle hh;
 };
 
@@ -144,6 +146,13 @@ static const void *owner_of(void *handle, const struct origin *origin)
     return NULL;
 }
 
+static struct ov_code code_of(const struct ov_kernel *kernel, const char *name)
+{
+    struct owner *owner = NULL;
+    HASH_FIND_PTR(owners, &kernel->owner, owner);
+    return owner != NULL && name != NULL ? ov_code_of_kernel(&owner->code, name) : (struct ov_code){{0, 0}};
+}
+
 static void learn_layout(struct ov_kernel *kernel, const struct origin *origin)
 {
     struct parameters all = {0};
@@ -181,6 +190,7 @@ static struct ov_kernel *enter(void *handle)
         name = NULL;
     }
     strncpy(kernel->name, name != NULL ? name : "?", sizeof kernel->name - 1);
+    kernel->code = code_of(kernel, name);
     learn_layout(kernel, origin);
     kernel->slot = calloc(kernel->slot_count + 1, sizeof *kernel->slot);
     kernel->hits = calloc(kernel->slot_count + 1, sizeof *kernel->hits);
@@ -191,6 +201,7 @@ static struct ov_kernel *enter(void *handle)
         free(kernel);
         return NULL;
     }
+    ov_verdict_give(kernel);
     size_t i = home(handle);
     while (atomic_load_explicit(&table[i], memory_order_relaxed) != NULL) {
         i = (i + 1) & (TABLE_SLOTS - 1);
@@ -212,6 +223,18 @@ struct ov_kernel *ov_kernel_of(CUfunction handle)
         pthread_mutex_unlock(&registry);
     }
     return kernel;
+}
+
+void ov_kernels_each(void (*visit)(void *context, struct ov_kernel *kernel), void *context)
+{
+    pthread_mutex_lock(&registry);
+    for (size_t i = 0; i < TABLE_SLOTS; i++) {
+        struct ov_kernel *kernel = atomic_load_explicit(&table[i], memory_order_relaxed);
+        if (kernel != NULL && atomic_load_explicit(&kernel->handle, memory_order_relaxed) != NULL) {
+            visit(context, kernel);
+        }
+    }
+    pthread_mutex_unlock(&registry);
 }
 
 /* ---- where handles come from ---- */
@@ -247,24 +270,34 @@ void ov_kernel_found(CUkernel kernel, CUlibrary library, const char *name)
     note_origin(kernel, library, name, true);
 }
 
-static void note_image(const void *owner, const void *image)
+static struct ov_image *layouts_of(const void *image)
 {
-    if (image == NULL || ov_cu->cuFuncGetParamInfo != NULL) {
-        return;
-    }
     int error = 0;
     struct ov_image *parsed = ov_image_parse(image, SIZE_MAX, &error);
     if (parsed == NULL) {
         ov_log(OV_LOG_INFO, "a code image could not be read (%s): its kernels are opaque", ov_image_reason(error));
+    }
+    return parsed;
+}
+
+static void note_image(const void *owner, const void *image)
+{
+    if (image == NULL) {
         return;
     }
-    struct owner *entry = calloc(1, sizeof *entry);
+    struct ov_image *parsed = ov_cu->cuFuncGetParamInfo == NULL ? layouts_of(image) : NULL;
+    struct ov_code code = ov_verdicts_kept() ? ov_code_of_image(image, SIZE_MAX) : (struct ov_code){{0, 0}};
+    if (ov_verdicts_kept() && !ov_code_known(&code)) {
+        ov_log(OV_LOG_DEBUG, "a code image has no hash: what is learned of its kernels is not kept");
+    }
+    struct owner *entry = parsed != NULL || ov_code_known(&code) ? calloc(1, sizeof *entry) : NULL;
     if (entry == NULL) {
         ov_image_free(parsed);
         return;
     }
     entry->owner = owner;
     entry->image = parsed;
+    entry->code = code;
     pthread_mutex_lock(&registry);
     HASH_ADD_PTR(owners, owner, entry);
     pthread_mutex_unlock(&registry);

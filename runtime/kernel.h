@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "code.h"
 #include "driver.h"
 
 enum ov_slot_state { OV_SLOT_UNKNOWN, OV_SLOT_READER, OV_SLOT_WRITER, OV_SLOT_HOPE /* inside a study only */ };
@@ -33,6 +34,7 @@ struct ov_word {
 struct ov_kernel {
     void *_Atomic handle; /* CUfunction or CUkernel; NULL once unloaded */
     const void *owner;    /* CUmodule or CUlibrary, NULL: not known */
+    struct ov_code code;  /* known only if profiles are kept (record.h) */
     bool opaque;
     uint32_t word_count;
     const struct ov_word *word;
@@ -50,6 +52,8 @@ struct ov_kernel {
 /* The kernel behind a handle that a launch names; registered on first sight (slow). NULL: no memory; treat as opaque.
  */
 struct ov_kernel *ov_kernel_of(CUfunction handle);
+/* Those that are loaded, under the registry's lock. */
+void ov_kernels_each(void (*visit)(void *context, struct ov_kernel *kernel), void *context);
 
 /* What it takes can be reached by others who do not name it. */
 static inline bool ov_kernel_emits(const struct ov_kernel *kernel)

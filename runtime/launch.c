@@ -337,6 +337,12 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
         if (acquired == OV_ACQUIRED && (verdict.timed != 0 || entries > 0) && !foreign) {
             ov_density_begin(engine, launch, place, entries, verdict.timed);
         }
+        if (acquired == OV_STALLED) {
+            ov_stall_say(engine);
+            pthread_mutex_unlock(&engine->lock);
+            launch->units = 0;
+            return OV_STALL_ERROR;
+        }
         if (acquired == OV_CONFLICT || acquired == OV_REFUSED) {
             pthread_mutex_unlock(&engine->lock);
             struct ov_exclusive section;

@@ -214,6 +214,7 @@ void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, b
 {
     uint64_t end = address + bytes, limit = ov_page_address(&engine->arena, engine->arena.high_page);
     end = end < limit ? end : limit;
+    engine->learn.copied_bytes += from_copy ? bytes : 0;
     while (address < end) {
         uint64_t next = (address & ~(uint64_t)(OV_PAGE_BYTES - 1)) + OV_PAGE_BYTES;
         next = next < end ? next : end;

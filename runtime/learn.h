@@ -106,6 +106,9 @@ struct ov_learn {
     uint32_t units_seen;    /* by the last attempt */
     bool settled;           /* there is a plan, but for lack of a period: only one with a period replaces it */
     bool fresh;             /* the runs were formed at this very quiet point */
+    bool recalled;          /* the runs are those of a profile (recall.h), and no study has found the same yet, ... */
+    bool confirmed;         /* ... or the last one has: they stay */
+    uint64_t copied_bytes;  /* uploaded so far */
     uint64_t studied;       /* place in the log of the study that formed the runs */
     struct ov_memo *memo;   /* per page of the arena, mapped lazily */
     struct ov_runs runs;
@@ -127,7 +130,7 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
 bool ov_learn_due(const struct ov_engine *engine);
 /* Hashes what may have changed. */
 CUresult ov_learn_hash(struct ov_engine *engine);
-/* Hashes, then forms engine->learn.runs anew. False: no clear picture yet, the old runs stay. */
+/* Hashes, then forms engine->learn.runs anew. False: no clear picture yet, or confirmed: the old runs stay. */
 bool ov_learn_study(struct ov_engine *engine);
 /* Hashes and searches all memory again, for a plan that is made of an earlier study: what is named in memory by now may
  * not be streamed any more. */

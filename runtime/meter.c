@@ -6,10 +6,13 @@
 #define METER_EVERY 16u
 #define METER_FIRST 3u
 
-bool ov_meter_begin(struct ov_ring *ring, size_t bytes)
+bool ov_meter_begin(struct ov_ring *ring, struct ov_unit *unit)
 {
     struct ov_meter *meter = &ring->meter;
     float ms = 0;
+    if (ring->timetable.passes > 0) {
+        return ov_timetable_copy_begin(ring, unit);
+    }
     if (!ov_opt.summary || ring->loads % (ring->loads < 4 * METER_EVERY ? METER_FIRST : METER_EVERY) != 0) {
         return false;
     }
@@ -29,20 +32,23 @@ bool ov_meter_begin(struct ov_ring *ring, size_t bytes)
         ov_cu->cuEventRecord(meter->begin, ring->side) != CUDA_SUCCESS) {
         return false;
     }
-    meter->bytes = bytes;
+    meter->bytes = unit->bytes;
     return true;
 }
 
-void ov_meter_end(struct ov_ring *ring)
+void ov_meter_end(struct ov_ring *ring, struct ov_unit *unit)
 {
-    if (ov_cu->cuEventRecord(ring->meter.end, ring->side) != CUDA_SUCCESS) {
+    if (ring->timetable.passes > 0) {
+        ov_timetable_copy_end(ring, unit);
+    } else if (ov_cu->cuEventRecord(ring->meter.end, ring->side) != CUDA_SUCCESS) {
         ring->meter.bytes = 0;
     }
 }
 
 bool ov_meter_wait_begin(struct ov_ring *ring, struct ov_unit *unit, CUstream stream)
 {
-    return ov_opt.summary && !unit->timed && ov_event_take(&ring->timed, &unit->asked) == CUDA_SUCCESS &&
+    return ov_opt.summary && ring->timetable.passes == 0 && !unit->timed &&
+           ov_event_take(&ring->timed, &unit->asked) == CUDA_SUCCESS &&
            ov_event_take(&ring->timed, &unit->got) == CUDA_SUCCESS &&
            ov_cu->cuEventRecord(unit->asked, stream) == CUDA_SUCCESS;
 }

@@ -3,8 +3,10 @@
  * how long streams waited for them.
  *
  * In steady state only some copies are timed, since an event that takes the time holds up the copies behind it; of each
- * unit's load, only the first wait; and without OVERSHOT_SUMMARY nothing. Events come from the ring's pool `timed`,
- * results go to its counts. A failure of the driver loses a figure and nothing else. Guarded by the engine's lock.
+ * unit's load, only the first wait; and without OVERSHOT_SUMMARY nothing. With OVERSHOT_TIMING all copies and waits are
+ * timed, by the timetable (timetable.h), and the summary's figures come from there. Events come from the ring's pool
+ * `timed`, results go to its counts. A failure of the driver loses a figure and nothing else. Guarded by the engine's
+ * lock.
  */
 #ifndef OV_METER_H
 #define OV_METER_H
@@ -23,9 +25,9 @@ struct ov_meter {
     size_t bytes; /* of the copy under way, 0: none */
 };
 
-/* Before a copy to the ring; true: ov_meter_end after it. */
-bool ov_meter_begin(struct ov_ring *ring, size_t bytes);
-void ov_meter_end(struct ov_ring *ring);
+/* Before a unit's copy to the ring; true: ov_meter_end after it. */
+bool ov_meter_begin(struct ov_ring *ring, struct ov_unit *unit);
+void ov_meter_end(struct ov_ring *ring, struct ov_unit *unit);
 
 /* Before a stream waits for the unit's copy; true: ov_meter_wait_end when it has been told to. */
 bool ov_meter_wait_begin(struct ov_ring *ring, struct ov_unit *unit, CUstream stream);

@@ -75,6 +75,12 @@ static bool read_hash(struct reader *reader, const struct ov_json *object, const
     return true;
 }
 
+static bool read_flag(const struct ov_json *object, const char *key)
+{
+    const struct ov_json *value = ov_json_as(ov_json_member(object, key), OV_JSON_BOOL);
+    return value != NULL && value->number != 0;
+}
+
 static bool read_may(struct reader *reader, const struct ov_json *weight, uint8_t *may)
 {
     const struct ov_json *list = ov_json_member(weight, "may");
@@ -110,7 +116,10 @@ static bool read_weights(struct reader *reader, const struct ov_json *root)
         double allocation = 0;
         if (!read_size(reader, item, "bytes", &weight->bytes) || !read_hash(reader, item, "hash", weight->hash) ||
             !read_may(reader, item, &weight->may) || !read_size(reader, item, "offset", &weight->offset) ||
-            !read_number(reader, item, "allocation", UINT32_MAX, &allocation)) {
+            !read_number(reader, item, "allocation", UINT32_MAX, &allocation) ||
+            !read_size(reader, item, "allocation_bytes", &weight->allocation_bytes) ||
+            !read_size(reader, item, "span", &weight->span) || !read_number(reader, item, "share", 1, &weight->share) ||
+            !read_number(reader, item, "reads", 1e9, &weight->reads)) {
             char reason[OV_PROFILE_ERROR_ROOM];
             memcpy(reason, reader->error, sizeof(reason));
             return refuse(reader, "weight %zu: %.200s", profile->weight_count, reason);
@@ -118,8 +127,8 @@ static bool read_weights(struct reader *reader, const struct ov_json *root)
         if (weight->bytes == 0) {
             return refuse(reader, "weight %zu has no bytes", profile->weight_count);
         }
-        const struct ov_json *sparse = ov_json_as(ov_json_member(item, "sparse"), OV_JSON_BOOL);
-        weight->sparse = sparse != NULL && sparse->number != 0;
+        weight->sparse = read_flag(item, "sparse");
+        weight->filled = read_flag(item, "filled");
         weight->allocation = (uint32_t)allocation;
         weight->name = string_of(item, "name");
         profile->weight_count++;
@@ -279,6 +288,57 @@ static bool read_cycles(struct reader *reader, const struct ov_json *root)
     return true;
 }
 
+static bool read_unused(struct reader *reader, const struct ov_json *root)
+{
+    struct ov_profile *profile = reader->profile;
+    const struct ov_json *list = ov_json_as(ov_json_member(root, "unused"), OV_JSON_ARRAY);
+
+    profile->unused = calloc(list != NULL ? (size_t)list->count + 1 : 1, sizeof(*profile->unused));
+    if (profile->unused == NULL) {
+        return refuse(reader, "out of memory");
+    }
+    for (const struct ov_json *item = list != NULL ? list->first : NULL; item != NULL; item = item->next) {
+        const struct ov_json *allocation = item->type == OV_JSON_ARRAY ? item->first : NULL;
+        const struct ov_json *bytes = allocation != NULL ? allocation->next : NULL;
+        if (ov_json_as(allocation, OV_JSON_NUMBER) == NULL || ov_json_as(bytes, OV_JSON_NUMBER) == NULL ||
+            !(allocation->number >= 0 && allocation->number <= UINT32_MAX) ||
+            !(bytes->number >= 0 && bytes->number <= 0x1p50)) {
+            return refuse(reader, "\"unused\" is not a list of [allocation, bytes]");
+        }
+        profile->unused[profile->unused_count++] =
+            (struct ov_profile_unused){(uint32_t)allocation->number, (size_t)bytes->number};
+    }
+    return true;
+}
+
+static bool read_kernels(struct reader *reader, const struct ov_json *root)
+{
+    struct ov_profile *profile = reader->profile;
+    const struct ov_json *list = ov_json_as(ov_json_member(root, "kernels"), OV_JSON_ARRAY);
+
+    profile->kernel = calloc(list != NULL ? (size_t)list->count + 1 : 1, sizeof(*profile->kernel));
+    if (profile->kernel == NULL) {
+        return refuse(reader, "out of memory");
+    }
+    for (const struct ov_json *item = list != NULL ? list->first : NULL; item != NULL; item = item->next) {
+        struct ov_profile_kernel *kernel = &profile->kernel[profile->kernel_count];
+        kernel->name = string_of(item, "name");
+        kernel->slots = string_of(item, "slots");
+        if (!read_hash(reader, item, "code", kernel->code)) {
+            return false;
+        }
+        if (kernel->slots == NULL || kernel->slots[strspn(kernel->slots, "-rw")] != 0) {
+            return refuse(reader, "kernel %zu: \"slots\" is not a string of r, w and -", profile->kernel_count);
+        }
+        kernel->watched = read_flag(item, "watched");
+        kernel->emits = read_flag(item, "emits");
+        kernel->output = read_flag(item, "output");
+        kernel->unseen = read_flag(item, "unseen");
+        profile->kernel_count++;
+    }
+    return true;
+}
+
 static bool read_heading(struct reader *reader, const struct ov_json *root)
 {
     struct ov_profile *profile = reader->profile;
@@ -292,6 +352,7 @@ static bool read_heading(struct reader *reader, const struct ov_json *root)
     if (!read_number(reader, root, "version", 1e9, &version)) {
         return false;
     }
+    profile->version = (unsigned)version;
     if (version != OV_PROFILE_VERSION) {
         return refuse(reader, "it is of version %g, and this overshot reads version %d", version, OV_PROFILE_VERSION);
     }
@@ -321,12 +382,15 @@ bool ov_profile_read(const char *text, size_t length, struct ov_profile *profile
     }
     const struct ov_json *root = &document.node[0];
     const bool done = read_heading(&reader, root) && read_link(&reader, root) && read_weights(&reader, root) &&
-                      read_launches(&reader, root) && read_cycles(&reader, root);
+                      read_launches(&reader, root) && read_cycles(&reader, root) && read_unused(&reader, root) &&
+                      read_kernels(&reader, root);
     if (done) {
         profile->owned = document.strings;
         document.strings = NULL;
     } else {
+        const unsigned version = profile->version;
         ov_profile_free(profile);
+        profile->version = version;
     }
     ov_json_free(&document);
     return done;
@@ -377,6 +441,8 @@ void ov_profile_free(struct ov_profile *profile)
     free(profile->stretch);
     free(profile->group);
     free(profile->group_weight);
+    free(profile->unused);
+    free(profile->kernel);
     free(profile->owned);
     *profile = (struct ov_profile){0};
 }

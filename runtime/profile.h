@@ -9,16 +9,25 @@
  *    "link": [[2097152, 51.0], [16777216, 53.8]],          bytes of a copy, GB/s; ascending
  *    "budget": 8589934592, "host_limit": 0,                bytes; host_limit 0: none is known
  *    "weights": [{"name": "layers.0.q", "bytes": 33554432, "hash": "91ab...", "may": ["resident", "streamed", "host"],
- *                 "sparse": false, "allocation": 12, "offset": 0}, ...],
+ *                 "sparse": false, "share": 0.02, "reads": 1, "allocation": 12, "allocation_bytes": 33554432,
+ *                 "offset": 0, "span": 33554432, "filled": true}, ...],
+ *    "unused": [[31, 67108864], ...],                      allocations, bytes
  *    "launches": [[0, 1], ...],                            weights that one launch takes together
  *    "cycles": [{"name": "denoiser", "repeats": 50,        one after the other, then again from the first
  *                "touches": [0, 1, 2, ...],                weights, by their number above
- *                "compute_us": [...], "stretch": [...]}, ...]}
+ *                "compute_us": [...], "stretch": [...]}, ...],
+ *    "kernels": [{"name": "gemm", "code": "77aa...", "slots": "r-w", "watched": true}, ...]}
  *
  * In `weights` only bytes are needed; what is not there is anything, unknown, or 0. compute_us is the time of a touch
  * and of all that follows until the next, without copies; left out, nothing was timed. stretch is what copies that run
  * at the same time add to it: 0.1 for 10 %. Members that are not known are ignored, so that a version may add some;
  * another version is refused.
+ *
+ * What only the run time asks for, to know weights again (recall.h): `span`, the bytes from `offset` on that an address
+ * at the weight's beginning reaches, of which `bytes` are whole pages; `filled`, by copies; `share` and `reads` of a
+ * sparse one (density.h); allocations that were uploaded and never used; and what was proven of kernels (verdict.h):
+ * `code` is the hash of their code, `slots` has a letter for each word of their parameters (r: reads, w: writes, -: not
+ * known), `watched` they were looked at for emitted addresses, `emits`, `output` and `unseen` are what was found.
  *
  * Ownership: ov_profile_free frees what ov_profile_read made; for ov_profile_write the caller fills and owns
  * everything. Errors: reading says in one line what is wrong and where. Thread-safety: functions of their arguments.
@@ -43,9 +52,23 @@ struct ov_profile_weight {
     size_t bytes;
     uint64_t hash[2]; /* of its bytes; 0, 0: not known */
     uint32_t allocation;
-    size_t offset; /* in its allocation */
-    uint8_t may;   /* set of tiers */
-    bool sparse;
+    size_t allocation_bytes;
+    size_t offset, span; /* in its allocation */
+    uint8_t may;         /* set of tiers */
+    bool sparse, filled;
+    double share, reads;
+};
+
+/* An allocation that the program filled and did not use. */
+struct ov_profile_unused {
+    uint32_t allocation;
+    size_t bytes;
+};
+
+struct ov_profile_kernel {
+    const char *name, *slots; /* slots is never NULL */
+    uint64_t code[2];
+    bool watched, emits, output, unseen;
 };
 
 struct ov_profile_rate {
@@ -60,6 +83,7 @@ struct ov_profile_cycle {
 };
 
 struct ov_profile {
+    unsigned version;             /* of the file; also where it was refused for that. 0: not known */
     const char *program, *device; /* may be NULL */
     uint64_t key[2];              /* 0, 0: not known */
     size_t device_bytes;
@@ -79,11 +103,15 @@ struct ov_profile {
     struct ov_plan_group *group;
     size_t group_count;
     uint32_t *group_weight;
+    struct ov_profile_unused *unused;
+    size_t unused_count;
+    struct ov_profile_kernel *kernel;
+    size_t kernel_count;
     void *owned; /* what the strings lie in */
 };
 
 #define OV_PROFILE_ERROR_ROOM 256
-/* Reads length bytes of text. False: *profile is empty, and `error` says why. */
+/* Reads length bytes of text. False: *profile is empty but for its version, and `error` says why. */
 bool ov_profile_read(const char *text, size_t length, struct ov_profile *profile, char error[OV_PROFILE_ERROR_ROOM]);
 bool ov_profile_load(const char *path, struct ov_profile *profile, char error[OV_PROFILE_ERROR_ROOM]);
 void ov_profile_free(struct ov_profile *profile);

@@ -20,6 +20,15 @@ static void put_number(struct ov_json_writer *writer, const char *key, double nu
     ov_json_number(writer, number);
 }
 
+/* Left out: false. */
+static void put_flag(struct ov_json_writer *writer, const char *key, bool flag)
+{
+    if (flag) {
+        ov_json_key(writer, key);
+        ov_json_bool(writer, true);
+    }
+}
+
 static void put_hash(struct ov_json_writer *writer, const char *key, const uint64_t hash[2])
 {
     char text[40];
@@ -39,6 +48,11 @@ static void write_weight(struct ov_json_writer *writer, const struct ov_profile_
         put_number(writer, "allocation", weight->allocation);
         put_number(writer, "offset", (double)weight->offset);
     }
+    if (weight->allocation_bytes != 0) {
+        put_number(writer, "allocation_bytes", (double)weight->allocation_bytes);
+        put_number(writer, "span", (double)weight->span);
+    }
+    put_flag(writer, "filled", weight->filled);
     if (weight->may != OV_TIERS_ALL) {
         ov_json_key(writer, "may");
         ov_json_begin(writer, OV_JSON_ARRAY);
@@ -49,9 +63,42 @@ static void write_weight(struct ov_json_writer *writer, const struct ov_profile_
         }
         ov_json_end(writer);
     }
-    if (weight->sparse) {
-        ov_json_key(writer, "sparse");
-        ov_json_bool(writer, true);
+    put_flag(writer, "sparse", weight->sparse);
+    if (weight->sparse && weight->reads > 0) {
+        put_number(writer, "share", weight->share);
+        put_number(writer, "reads", weight->reads);
+    }
+    ov_json_end(writer);
+}
+
+static void write_unused(struct ov_json_writer *writer, const struct ov_profile *profile)
+{
+    ov_json_key(writer, "unused");
+    ov_json_begin(writer, OV_JSON_ARRAY);
+    for (size_t i = 0; i < profile->unused_count; i++) {
+        ov_json_begin(writer, OV_JSON_ARRAY);
+        ov_json_number(writer, profile->unused[i].allocation);
+        ov_json_number(writer, (double)profile->unused[i].bytes);
+        ov_json_end(writer);
+    }
+    ov_json_end(writer);
+}
+
+static void write_kernels(struct ov_json_writer *writer, const struct ov_profile *profile)
+{
+    ov_json_key(writer, "kernels");
+    ov_json_begin(writer, OV_JSON_ARRAY);
+    for (size_t i = 0; i < profile->kernel_count; i++) {
+        const struct ov_profile_kernel *kernel = &profile->kernel[i];
+        ov_json_begin(writer, OV_JSON_OBJECT);
+        put_string(writer, "name", kernel->name);
+        put_hash(writer, "code", kernel->code);
+        put_string(writer, "slots", kernel->slots);
+        put_flag(writer, "watched", kernel->watched);
+        put_flag(writer, "emits", kernel->emits);
+        put_flag(writer, "output", kernel->output);
+        put_flag(writer, "unseen", kernel->unseen);
+        ov_json_end(writer);
     }
     ov_json_end(writer);
 }
@@ -146,6 +193,12 @@ char *ov_profile_write(const struct ov_profile *profile)
     }
     ov_json_end(&writer);
     write_cycles(&writer, profile);
+    if (profile->unused_count > 0) {
+        write_unused(&writer, profile);
+    }
+    if (profile->kernel_count > 0) {
+        write_kernels(&writer, profile);
+    }
     ov_json_end(&writer);
     return ov_json_text(&writer);
 }

@@ -60,7 +60,8 @@ void ov_profiler_close(struct ov_engine *engine)
 static bool can_be_timed(const struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    return ov_opt.profile_cycles > 0 && runs->periodic && engine->ring.streamed_count > 0 && runs->cycle_length > 0 &&
+    return ov_opt.profile_cycles > 0 && !engine->profile_suspended && runs->periodic &&
+           engine->ring.streamed_count > 0 && runs->cycle_length > 0 &&
            EVENTS(runs->cycle_length) <= OV_PROFILER_EVENTS;
 }
 

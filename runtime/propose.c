@@ -18,7 +18,7 @@ bool ov_is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, ui
     if (alloc->reserved) { /* holds everything, and room for more: only what changes is known to be in use */
         return memo->hashed && !memo->written && !memo->used;
     }
-    return alloc->visits == 0 && alloc->edge_count > 0;
+    return alloc->visits == 0 && alloc->edge_count > 0 && !alloc->presumed;
 }
 
 static uint32_t want_others(struct ov_engine *engine, uint8_t *want, bool cold, uint32_t room)

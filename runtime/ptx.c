@@ -302,3 +302,17 @@ int ov_ptx_read(struct ov_view text, struct ov_image *into)
     free(list.param);
     return error;
 }
+
+bool ov_ptx_whole(struct ov_view text, struct ov_view *whole)
+{
+    struct lexer lexer = {text, 0};
+    struct token token = next_token(&lexer);
+    if (!is(&token, ".version")) {
+        return false;
+    }
+    while (peek(&lexer, 0) != 0) {
+        lexer.at++;
+    }
+    *whole = ov_view_part(&lexer.text, 0, lexer.at);
+    return true;
+}

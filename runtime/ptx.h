@@ -18,5 +18,7 @@
 /* Adds the kernels of the text to `into`. Returns a code of enum ov_image_error: OV_IMAGE_UNKNOWN when the first word
  * is not `.version`. Text without kernels is no error. */
 int ov_ptx_read(struct ov_view text, struct ov_image *into);
+/* The text to its end, as a closed view. False: it is no PTX. */
+bool ov_ptx_whole(struct ov_view text, struct ov_view *whole);
 
 #endif

@@ -7,6 +7,7 @@
 #include "convert.h"
 #include "engine.h"
 #include "log.h"
+#include "record.h"
 #include "retime.h"
 #include "runtime.h"
 #include "steer.h"
@@ -32,17 +33,20 @@ static bool has_unseen(const struct ov_engine *engine)
 /* Looks at what was learned after which the user hears that nothing came of it yet. */
 #define PATIENCE_LOOKS 8u
 
-enum work { NOTHING, LOOK, STUDY };
+enum work { NOTHING, LOOK, RECALL, STUDY };
 
-static enum work due(const struct ov_engine *engine)
+static enum work due(struct ov_engine *engine)
 {
     if (!engine->armed || !engine->inspect.ready || engine->watches > 0) {
         return NOTHING;
     }
+    bool affordable = ov_now_ns() - engine->looked_at_ns >= HASH_SHARE * engine->look_took_ns;
+    if (engine->learning && ov_recall_due(engine, affordable)) {
+        return RECALL;
+    }
     if (engine->learning && ov_learn_due(engine)) {
         return STUDY;
     }
-    bool affordable = ov_now_ns() - engine->looked_at_ns >= HASH_SHARE * engine->look_took_ns;
     return engine->learning && affordable && has_unseen(engine) ? LOOK : NOTHING;
 }
 
@@ -50,6 +54,12 @@ static enum work due(const struct ov_engine *engine)
 static bool study(struct ov_engine *engine)
 {
     bool studied = ov_learn_study(engine);
+    if (engine->learn.confirmed) {
+        engine->learn.confirmed = engine->learning = false;
+        ov_engine_look(engine);
+        ov_record(engine); /* more may be known of kernels */
+        return false;
+    }
     if (!studied && !engine->over_budget && engine->learn.launches > QUIET_LAUNCHES) {
         engine->learning = false; /* no need yet, and no clear picture: not worth the cost */
         ov_engine_look(engine);
@@ -68,6 +78,16 @@ static bool study(struct ov_engine *engine)
         engine->replan_soon = engine->replan_soon && !planned;
     }
     return planned;
+}
+
+/* Weights that are known from an earlier start. Whether a plan was made. Discovery goes on behind it (recall.h). */
+static bool recall(struct ov_engine *engine)
+{
+    if (!ov_recall_adopt(engine)) {
+        return false;
+    }
+    engine->replan_soon = false;
+    return ov_plan_and_convert(engine, 0, 0);
 }
 
 /* Programs often hold what a pass gave them while the next one makes its own. So while weights give way anyway, room
@@ -115,6 +135,7 @@ static void attend(struct ov_engine *engine)
     struct ov_exclusive section;
     pthread_mutex_lock(&engine->lock);
     ov_density_quiet(engine);
+    ov_record_quiet(engine);
     enum work work = due(engine);
     bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
     bool off = !timed && ov_pace_is_off(&engine->ring.pace);
@@ -127,6 +148,11 @@ static void attend(struct ov_engine *engine)
     if (!section.idle) {
         work = NOTHING;
         replan = timed = off = false;
+    }
+    if (work == RECALL) {
+        bool planned = recall(engine);
+        replan = replan && !planned;
+        work = !planned && ov_learn_due(engine) ? STUDY : RECALL;
     }
     if (work == STUDY) {
         replan = !study(engine) && replan;
@@ -152,6 +178,17 @@ static void attend(struct ov_engine *engine)
     ov_state_settle();
 }
 
+/* What the launch path left to be said and to be counted. */
+static void catch_up(struct ov_engine *engine)
+{
+    if (ov_opt.timing > 0 || atomic_load_explicit(&engine->stall.notes, memory_order_relaxed) > 0) {
+        pthread_mutex_lock(&engine->lock);
+        ov_timetable_collect(&engine->ring);
+        ov_stall_say(engine);
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
 void ov_quiet_point(void)
 {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
@@ -170,7 +207,10 @@ void ov_quiet_point(void)
         return;
     }
     struct ov_engine *engine = ov_engine_here();
-    if (engine != NULL && engine->armed && !engine->paused) {
-        attend(engine);
+    if (engine != NULL && engine->armed) {
+        catch_up(engine);
+        if (!engine->paused) {
+            attend(engine);
+        }
     }
 }

@@ -107,6 +107,8 @@ void ov_ring_recycle(struct ov_ring *ring, struct ov_unit *unit)
     }
     ov_event_give(&ring->timed, unit->asked);
     ov_event_give(&ring->timed, unit->got);
+    ov_event_give(&ring->timed, unit->sent);
+    ov_event_give(&ring->timed, unit->came);
 }
 
 /* ---- streams ---- */
@@ -186,7 +188,7 @@ CUresult ov_ring_load(struct ov_engine *engine, uint32_t index)
     ring->last_turn = 0;
     unit->by_graph = false;
     ov_meter_account(ring, unit);
-    bool metered = ov_meter_begin(ring, unit->bytes);
+    bool metered = ov_meter_begin(ring, unit);
     result = ov_event_take(&ring->plain, &unit->ready);
     if (result == CUDA_SUCCESS) {
         CUdeviceptr to = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
@@ -194,7 +196,7 @@ CUresult ov_ring_load(struct ov_engine *engine, uint32_t index)
                                    : ov_master_fetch(engine, to, unit->first, unit->pages, ring->side);
     }
     if (metered) {
-        ov_meter_end(ring);
+        ov_meter_end(ring, unit);
     }
     if (result == CUDA_SUCCESS) {
         result = ov_cu->cuEventRecord(unit->ready, ring->side);
@@ -298,8 +300,10 @@ static bool stuck_in_place(const struct ov_ring *ring, const struct ov_unit *uni
     return false;
 }
 
-static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstream stream, struct ov_lane *lane)
+static CUresult make_visible(struct ov_ring *ring, uint32_t index, CUstream stream, struct ov_lane *lane)
 {
+    struct ov_unit *unit = &ring->unit[index];
+    bool touched = ring->timetable.passes > 0 && ov_timetable_touch(ring, index, stream);
     if (lane->seen >= unit->load) {
         return CUDA_SUCCESS;
     }
@@ -308,6 +312,9 @@ static CUresult make_visible(struct ov_ring *ring, struct ov_unit *unit, CUstrea
     if (result == CUDA_SUCCESS) {
         if (timed) {
             ov_meter_wait_end(unit, stream);
+        }
+        if (touched) {
+            ov_timetable_got(ring, stream);
         }
         lane->seen = unit->load;
         ring->counts.waits++;
@@ -341,6 +348,7 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
         }
     }
     struct ov_lane *lane = ov_ring_lane(ring, launch->stream);
+    bool stalled = false;
     ring->last_turn = 0;
     for (unsigned i = 0; i < launch->units; i++) {
         ov_ring_step(ring, launch->unit[i]);
@@ -349,10 +357,14 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
             if (ov_ring_load(engine, launch->unit[i]) != CUDA_SUCCESS) {
                 return OV_REFUSED;
             }
+            stalled |= ov_stall_miss(engine, launch, launch->unit[i]);
         }
     }
+    if (stalled) {
+        return OV_STALLED;
+    }
     for (unsigned i = 0; i < launch->units; i++) {
-        if (make_visible(ring, &ring->unit[launch->unit[i]], launch->stream, lane) != CUDA_SUCCESS) {
+        if (make_visible(ring, launch->unit[i], launch->stream, lane) != CUDA_SUCCESS) {
             return OV_REFUSED;
         }
     }
@@ -527,6 +539,7 @@ void ov_ring_close(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
     (void)ov_ring_resize(engine, 0);
+    ov_timetable_close(ring);
     ov_trace_destroy(&ring->trace);
     free(ring->handle);
     free(ring->owner);

@@ -13,7 +13,8 @@
  * What comes next is the trace's business (trace.h). After each launch that used units, copies of expected units are
  * enqueued as far ahead as they do not overwrite a unit that is in use or expected earlier (the *window*).
  *
- * A touch that finds its unit not loaded is a miss: the copy is enqueued at once.
+ * A touch that finds its unit not loaded is a miss: the copy is enqueued at once. So is what a graph that turns the
+ * ring (below) expects there and does not find.
  *
  * A graph that holds copies of its own turns the ring inside (graph_turn.c). It is handed the ring as a whole: the
  * graph's stream waits for all copies and readers so far, nobody else uses the ring between hand-over and take-over,
@@ -39,6 +40,7 @@
 #include "pace.h"
 #include "plan.h"
 #include "runtime.h"
+#include "timetable.h"
 #include "trace.h"
 
 #define OV_READERS 4
@@ -66,6 +68,7 @@ struct ov_unit {
     bool stuck;    /* ... and cannot be given back, because the driver refuses: whoever needs its place gets an error */
     uint8_t paced; /* enum ov_paced */
     bool timed;    /* asked and got were recorded for this load */
+    bool copied;   /* sent and came were recorded for this load, and no touch has taken them yet */
     bool by_graph; /* brought by the graph that had the ring last: ring->turned stands for `ready` */
     bool sparse;   /* read in part (density.h): */
     float share;   /* so much of it in a cycle, */
@@ -77,6 +80,8 @@ struct ov_unit {
     uint64_t load;      /* number of the copy */
     CUevent ready;      /* after the copy */
     CUevent asked, got; /* around the first wait for it, on the stream that waited */
+    CUevent sent, came; /* around the copy, when all are timed (timetable.h) */
+    uint32_t missed;    /* in steady state (stall.h) */
     uint32_t reader_count;
     struct {
         uint64_t lane;
@@ -134,6 +139,7 @@ struct ov_ring {
     uint64_t last_lane;
     struct ov_event_pool plain, timed;
     struct ov_meter meter;
+    struct ov_timetable timetable;
     struct ov_pace pace;
     double link_bytes_per_s;            /* measured when the first plan was made, */
     struct ov_plan_rate rate[OV_RATES]; /* ... and by size of the copy, ascending */
@@ -204,6 +210,7 @@ enum ov_acquire {
     OV_BUSY,     /* another thread's launch is in the way: unlock, yield, look again */
     OV_CONFLICT, /* these units cannot be in the ring together */
     OV_REFUSED,  /* the driver refused */
+    OV_STALLED,  /* something was missing and is on its way now, and the user wants such launches refused (stall.h) */
 };
 enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch);
 void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch);

@@ -31,6 +31,20 @@ static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn
     return result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(stream, ring->handed, 0) : result;
 }
 
+/* What it needs and has to be waited for. True: it is to be refused. */
+static bool count_missing(struct ov_engine *engine, const struct ov_turn *turn)
+{
+    struct ov_ring *ring = &engine->ring;
+    bool stalled = false;
+    for (uint32_t i = 0; i < turn->needs; i++) {
+        if (!ring->unit[turn->need[i]].loaded) {
+            ring->counts.misses++;
+            stalled |= ov_stall_miss_graph(engine, turn->need[i]);
+        }
+    }
+    return stalled;
+}
+
 /* Nothing was done since the last graph, in the same stream, or it was this one, whose launches follow each other
  * anyway; and it left what this one needs, which not even the same graph always does. */
 static bool follows(struct ov_ring *ring, const struct ov_turn *turn, CUstream stream)
@@ -58,9 +72,19 @@ enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn
             return OV_BUSY;
         }
     }
+    const bool stalled = count_missing(engine, turn);
+    if (!stalled && ring->timetable.passes > 0) {
+        ov_timetable_graph(ring, turn, stream);
+    }
     if (ov_event_take(&ring->plain, &ring->turned) != CUDA_SUCCESS ||
         (!follows(ring, turn, stream) && bring_about(engine, turn, stream) != CUDA_SUCCESS)) {
         return OV_REFUSED;
+    }
+    if (stalled) {
+        return OV_STALLED; /* it is all on its way now, and nothing else has happened */
+    }
+    if (ring->timetable.passes > 0) {
+        ov_timetable_graph_begins(ring, stream);
     }
     /* The trace has what the graph needs, and then the graph as if it were one more unit. */
     for (uint32_t i = 0; i < turn->needs; i++) {
@@ -87,7 +111,7 @@ static void set_content(struct ov_ring *ring, uint32_t index)
 {
     struct ov_unit *unit = &ring->unit[index];
     unit->loaded = unit->by_graph = true;
-    unit->timed = false;
+    unit->timed = unit->copied = false;
     unit->load = ring->loads;
     for (uint32_t p = unit->ring_page; p < unit->ring_page + unit->pages; p++) {
         ring->owner[p] = index + 1;
@@ -118,6 +142,9 @@ void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUs
     ring->turning = false;
     if (!launched) {
         return; /* then the ring is as it was */
+    }
+    if (ring->timetable.passes > 0) {
+        ov_timetable_graph_ends(ring, stream);
     }
     CUresult result = ov_cu->cuEventRecord(ring->turned, stream);
     result = result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(ring->side, ring->turned, 0) : result;

@@ -25,12 +25,42 @@ static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
     return fits;
 }
 
+/* Programs ask for more in many steps, and a conversion looks at all memory. So there is one for each sixteenth that
+ * the program grows by, and none for each piece: what is asked for in between and does not fit goes to the host until
+ * the next quiet point. */
+#define STEP 16
+
+static bool may_convert(struct ov_engine *engine, size_t bytes)
+{
+    if (!atomic_load(&engine->planned)) {
+        return false;
+    }
+    pthread_mutex_lock(&engine->lock);
+    size_t then = engine->room_made_bytes, now = engine->ledger.program_bytes + bytes;
+    pthread_mutex_unlock(&engine->lock);
+    return then == 0 || now >= then + then / STEP || now <= then - then / STEP;
+}
+
+/* Room for as much again as the program has taken, and at least for the next step, where it can be had: mostly there is
+ * nothing that does not fit. What stays unused comes back after some quiet points. */
+static void convert(struct ov_engine *engine, uint32_t pages)
+{
+    uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
+    uint32_t step = ov_pages(engine->ledger.program_bytes / STEP);
+    uint32_t spare = written > step ? written : step;
+    (void)ov_plan_and_convert(engine, pages, spare < most ? spare : most);
+    engine->room_made_bytes = engine->ledger.program_bytes + ((size_t)pages << OV_PAGE_SHIFT);
+    engine->slack = true;
+    engine->quiet_points = 0;
+    engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
+}
+
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
-    bool planned = atomic_load(&engine->planned);
+    bool convertible = may_convert(engine, bytes);
     if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
-        !(planned || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
+        !(convertible || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
         return;
     }
     struct ov_exclusive section;
@@ -38,14 +68,8 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
     if (section.idle) {
         ov_idle_drop(engine, 0, true);
         bool fits = bytes <= ov_ledger_left(&engine->ledger);
-        if (planned && !fits) {
-            /* Programs ask for more in many steps: room for as much again as they have taken saves a conversion for
-             * each step. What of it stays unused comes back after some quiet points. */
-            uint32_t most = ov_pages(engine->ledger.budget_bytes / 4), written = ov_pages_written(engine);
-            (void)ov_plan_and_convert(engine, pages, written < most ? written : most);
-            engine->slack = true;
-            engine->quiet_points = 0;
-            engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
+        if (convertible && !fits) {
+            convert(engine, pages);
         }
         if (at_any_cost && !fits && ov_ring_open(engine) == CUDA_SUCCESS) {
             ov_demote_some(engine, pages);

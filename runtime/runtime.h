@@ -29,6 +29,8 @@
  *   profiler.h   what passes compute between touches; retime.h, the plan for that; pace.h, whether it stays so
  *   ring.h       steady state: units in the ring, copies, misses
  *   event_pool.h, meter.h    its events; the times of the link, of copies and waits
+ *   stall.h      misses that the user wants to hear of, or launches refused for them
+ *   timetable.h  what copies, waits and computation of the last passes took
  *   launch.c, copy.c, graph.c, graph_launch.c, capture.c, quiet.c, runtime.c    the functions below
  *   summary.h, hostlimit.h   the line at exit; how much host memory there is
  *   engine.h     one per device: owns all of the above, phases, lock

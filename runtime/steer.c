@@ -18,7 +18,7 @@
 /* No plan has less. */
 #define LEAST_PAGES 4u
 
-enum action { BUDGET, RESTORE, REPLAN, PAUSE, RESUME };
+enum action { BUDGET, RESTORE, REPLAN, PAUSE, RESUME, SUSPEND_PROFILE, RESUME_PROFILE };
 
 static const struct {
     const char *word;
@@ -28,7 +28,9 @@ static const struct {
                {"restore", RESTORE, false},
                {"replan", REPLAN, false},
                {"pause", PAUSE, false},
-               {"resume", RESUME, false}};
+               {"resume", RESUME, false},
+               {"suspend-profile", SUSPEND_PROFILE, false},
+               {"resume-profile", RESUME_PROFILE, false}};
 
 struct request {
     enum action action;
@@ -124,6 +126,11 @@ static void carry_out(struct ov_engine *engine, const struct request *request, c
         engine->paused = request->action == PAUSE;
         tell(line, " device %d: %s;", engine->device, engine->paused ? "paused" : "resumed");
         break;
+    case SUSPEND_PROFILE:
+    case RESUME_PROFILE:
+        engine->profile_suspended = request->action == SUSPEND_PROFILE;
+        tell(line, " device %d: profile %s;", engine->device, engine->profile_suspended ? "suspended" : "resumed");
+        break;
     }
 }
 
@@ -189,12 +196,12 @@ static void say(int connection, const char *format, ...)
 
 static const char *phase_of(const struct ov_engine *engine)
 {
-    return engine->paused                    ? "paused"
-           : !engine->armed                  ? "idle"
-           : engine->learning                ? "looking for weights"
-           : engine->ring.streamed_count > 0 ? "streaming"
-           : atomic_load(&engine->planned)   ? "planned"
-                                             : "waiting";
+    return engine->paused                                ? "paused"
+           : !engine->armed                              ? "idle"
+           : engine->learning && !engine->learn.recalled ? "looking for weights"
+           : engine->ring.streamed_count > 0             ? "streaming"
+           : atomic_load(&engine->planned)               ? "planned"
+                                                         : "waiting";
 }
 
 /* The engine is not kept waiting for whoever asks: its lock is given back before anything is sent. */
@@ -206,7 +213,7 @@ static void say_status(int connection)
             continue;
         }
         pthread_mutex_lock(&engine->lock);
-        const char *phase = phase_of(engine);
+        const char *phase = phase_of(engine), *profile = engine->profile_suspended ? ", profile suspended" : "";
         const size_t budget = engine->ledger.budget_bytes, held = ov_ledger_held(&engine->ledger);
         const size_t resident = engine->last_plan.resident, streamed = engine->last_plan.streamed;
         const size_t host = engine->last_plan.host, ring = engine->last_plan.ring;
@@ -220,11 +227,55 @@ static void say_status(int connection)
         const unsigned long long copies = engine->ring.counts.copies, misses = engine->ring.counts.misses;
         pthread_mutex_unlock(&engine->lock);
         say(connection,
-            "device %d: %s; budget %zu MiB, %zu held; weights: %zu MiB resident, %zu streamed, %zu in host memory; "
+            "device %d: %s%s; budget %zu MiB, %zu held; weights: %zu MiB resident, %zu streamed, %zu in host memory; "
             "ring %zu MiB; %s%u plans, %llu copies, %llu misses\n",
-            slice, phase, budget >> 20, held >> 20, 2 * resident, 2 * streamed, 2 * host, 2 * ring, pass, plans, copies,
-            misses);
+            slice, phase, profile, budget >> 20, held >> 20, 2 * resident, 2 * streamed, 2 * host, 2 * ring, pass,
+            plans, copies, misses);
     }
+}
+
+static void say_line(void *context, const char *text)
+{
+    say(*(const int *)context, "%s\n", text);
+}
+
+/* The same: what is read is a copy. */
+static void say_timing(int connection)
+{
+    if (ov_opt.timing == 0) {
+        say(connection, "error: nothing is timed: the program was started without OVERSHOT_TIMING\n");
+    }
+    for (int slice = 0; slice < OV_DEVICES && ov_opt.timing > 0; slice++) {
+        struct ov_engine *engine = ov_engine_at(slice);
+        if (engine == NULL) {
+            continue;
+        }
+        pthread_mutex_lock(&engine->lock);
+        struct ov_timetable_text *text = ov_timetable_read(engine);
+        pthread_mutex_unlock(&engine->lock);
+        if (text != NULL) {
+            ov_timetable_tell(text, slice, say_line, &connection);
+        } else {
+            say(connection, "device %d: no pass was timed from beginning to end yet\n", slice);
+        }
+        ov_timetable_free(text);
+    }
+}
+
+static const struct {
+    const char *word;
+    void (*answer)(int connection);
+} questions[] = {{"status", say_status}, {"timing", say_timing}};
+
+static bool answer_question(int connection, const char *word)
+{
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+        if (strcmp(word, questions[i].word) == 0) {
+            questions[i].answer(connection);
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool understand(char *line, struct request *request)
@@ -273,9 +324,10 @@ static void answer(int connection)
     }
     line[length] = '\0';
     line[strcspn(line, "\n")] = '\0';
-    if (strcmp(line, "status") == 0) {
-        say_status(connection);
-    } else if (understand(line, &request)) {
+    if (answer_question(connection, line)) {
+        return;
+    }
+    if (understand(line, &request)) {
         ask(connection, &request);
     } else {
         say(connection, "error: not understood\n");

@@ -2,15 +2,17 @@
  * steer.h - `overshot ctl PID`: what the user asks of a running program, and when it is done.
  *
  * The service (service.h) is named after the process, and started when an engine is armed: before that there is nothing
- * to steer. Its thread answers `status` at once, from under the engines' locks. Anything else is put down, and done at
- * the next quiet point, by the thread of the program that has just waited for the GPU; the thread of the service waits
- * a while for that and tells what came of it.
+ * to steer. Its thread answers `status` and `timing` at once, from under the engines' locks. Anything else is put down,
+ * and done at the next quiet point, by the thread of the program that has just waited for the GPU; the thread of the
+ * service waits a while for that and tells what came of it.
  *
  *   budget=BYTES  each device's budget from now on; weights give way, or come back
  *   restore       the budget becomes what it takes to have everything on the device, if the device has that
  *   replan        the plan is made anew
  *   pause         no plan is made or changed, and nothing is looked for, until resume
  *   resume
+ *   suspend-profile   nothing is timed for profiles, and none is written, until resume-profile
+ *   resume-profile
  *
  * One request at a time. A lock of its own, a leaf; engines are changed with it not held.
  */

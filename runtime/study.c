@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "log.h"
 #include "other.h"
+#include "recall.h"
 #include "study.h"
 #include "trace.h"
 #include "zerocopy.h"
@@ -92,7 +93,7 @@ static size_t exact_from(const struct ov_study *study, uint64_t address)
     return low;
 }
 
-static uint32_t times_touched(const struct ov_study *study, uint64_t address)
+uint32_t ov_study_times_touched(const struct ov_study *study, uint64_t address)
 {
     size_t i = exact_from(study, address);
     return i < study->exact_count && study->exact[i].address == address ? study->exact[i].times : 0;
@@ -122,7 +123,8 @@ static bool boundary_trusted(struct ov_study *study, const struct ov_alloc *allo
         ended = (earlier & 1) == 0;
     }
     uint32_t wanted = ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2;
-    uint32_t times = ended ? times_touched(study, ov_page_address(&study->engine->arena, alloc->first) + offset) : 0;
+    uint32_t times =
+        ended ? ov_study_times_touched(study, ov_page_address(&study->engine->arena, alloc->first) + offset) : 0;
     study->undecided += times > 0 && times < wanted;
     return times >= wanted;
 }
@@ -444,7 +446,12 @@ static void keep_times(struct ov_runs *runs, const struct ov_runs *old)
     }
 }
 
-static void end_study(struct ov_study *study)
+bool ov_study_begin(struct ov_study *study)
+{
+    return load_log(study) && count_addresses(study);
+}
+
+void ov_study_end(struct ov_study *study)
 {
     free(study->entry);
     free(study->place);
@@ -459,8 +466,8 @@ bool ov_learn_study(struct ov_engine *engine)
     struct ov_study study = {.engine = engine};
     learn->attempts++;
     ov_density_collect(engine); /* what the log says is complete then */
-    bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS && load_log(&study) &&
-                count_addresses(&study) && form_runs(&study) && ov_study_keep_innocent(&study) &&
+    bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS &&
+                ov_study_begin(&study) && form_runs(&study) && ov_study_keep_innocent(&study) &&
                 ov_study_judge_pairs(&study) && form_order(&study);
     if (done) {
         ov_study_mark_hidden(engine, &study.runs);
@@ -478,7 +485,12 @@ bool ov_learn_study(struct ov_engine *engine)
     bool clear = study.runs.periodic && study.undecided == 0;
     if (!done || study.runs.count == 0 || (!clear && (learn->attempts < OV_PATIENCE || learn->settled))) {
         learn->visits_wanted += learn->visits_wanted;
-        end_study(&study);
+        ov_study_end(&study);
+        return false;
+    }
+    if (ov_recall_ends(engine, &study.runs)) {
+        learn->studied = learn->head++;
+        ov_study_end(&study);
         return false;
     }
     learn->settled = !clear;
@@ -488,6 +500,6 @@ bool ov_learn_study(struct ov_engine *engine)
     learn->studied = learn->head++; /* so that what changes later is seen to have changed later */
     learn->runs = study.runs;
     memset(&study.runs, 0, sizeof study.runs);
-    end_study(&study);
+    ov_study_end(&study);
     return true;
 }

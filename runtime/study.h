@@ -1,9 +1,10 @@
 /*
- * study.h - one reading of the log of touches, while it goes on. Used by study.c and study_judge.c only.
+ * study.h - one reading of the log of touches, while it goes on. Used by study.c, study_judge.c and recall_match.c.
  *
  * study.c reads the log, cuts allocations into runs where boundaries are trusted, and finds the order in which runs are
  * used. study_judge.c says of runs who reads and who writes them, and what keeps them from being streamed: marks. What
- * comes of it is ov_learn.runs (learn.h). Lives on the stack of ov_learn_study, in an exclusive section.
+ * comes of it is ov_learn.runs (learn.h). Lives on the stack of ov_learn_study, in an exclusive section; or of
+ * ov_recall_match, where the runs come from a profile and are judged all the same.
  */
 #ifndef OV_STUDY_H
 #define OV_STUDY_H
@@ -32,6 +33,13 @@ struct ov_study {
     unsigned undecided; /* boundaries that were passed, but not often enough yet */
 };
 
+/* Reads the log. False: memory ran out. Whether or not, ov_study_end frees. */
+bool ov_study_begin(struct ov_study *study);
+void ov_study_end(struct ov_study *study);
+/* Launches that passed exactly this address while its memory was what it is. */
+uint32_t ov_study_times_touched(const struct ov_study *study, uint64_t address);
+/* Whether copies filled whole pages of an allocation. */
+bool ov_study_is_filled(struct ov_engine *engine, uint32_t first, uint32_t pages);
 /* Drops runs that somebody may write, and finds for each entry which of the others it touches. False: memory ran out.
  */
 bool ov_study_keep_innocent(struct ov_study *study);

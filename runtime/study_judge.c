@@ -43,15 +43,15 @@ static bool ambiguous(const struct ov_log_entry *entry)
     return kernel != NULL && entry->slot < kernel->slot_count && kernel->hits[entry->slot] < kernel->launches;
 }
 
-static bool filled_by_copies(const struct ov_study *study, const struct ov_run *run)
+bool ov_study_is_filled(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
-    const struct ov_alloc *alloc = ov_alloc_of(study->engine, run->first);
+    const struct ov_alloc *alloc = ov_alloc_of(engine, first);
     uint64_t uploaded = 0;
-    uint64_t begin = ov_page_address(&study->engine->arena, run->first);
-    uint64_t end = begin + ((uint64_t)run->pages << OV_PAGE_SHIFT);
-    uint64_t used_end = ov_page_address(&study->engine->arena, alloc->first) + alloc->bytes;
-    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
-        uploaded += study->engine->learn.memo[p].uploaded;
+    uint64_t begin = ov_page_address(&engine->arena, first);
+    uint64_t end = begin + ((uint64_t)pages << OV_PAGE_SHIFT);
+    uint64_t used_end = ov_page_address(&engine->arena, alloc->first) + alloc->bytes;
+    for (uint32_t p = first; p < first + pages; p++) {
+        uploaded += engine->learn.memo[p].uploaded;
     }
     end = used_end < end ? used_end : end;
     return uploaded * 10 >= (end - begin) * 9;
@@ -76,7 +76,8 @@ bool ov_study_keep_innocent(struct ov_study *study)
         return false;
     }
     for (uint32_t i = 0; i < study->runs.count; i++) {
-        what[i] = filled_by_copies(study, &study->runs.item[i]) ? FILLED : 0;
+        const struct ov_run *run = &study->runs.item[i];
+        what[i] = ov_study_is_filled(study->engine, run->first, run->pages) ? FILLED : 0;
         since[i] = run_since(study, &study->runs.item[i]);
     }
     find_runs(study);

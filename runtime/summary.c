@@ -15,9 +15,28 @@ static void warn_of_no_effect(const struct ov_engine *engine)
     }
 }
 
-/* Not through the log: the user asked for this line, whatever the level. */
-void ov_summary_print(const struct ov_engine *engine)
+static void log_line(void *context, const char *text)
 {
+    (void)context;
+    ov_log(OV_LOG_ALWAYS, "%s", text);
+}
+
+static void print_timetable(const struct ov_engine *engine)
+{
+    struct ov_timetable_text *text = ov_opt.timing > 0 ? ov_timetable_read(engine) : NULL;
+    if (text != NULL) {
+        ov_timetable_tell(text, engine->device, log_line, NULL);
+    } else if (ov_opt.timing > 0 && engine->armed) {
+        ov_log(OV_LOG_ALWAYS, "device %d: OVERSHOT_TIMING: no pass was timed from beginning to end", engine->device);
+    }
+    ov_timetable_free(text);
+}
+
+/* Not through the log: the user asked for this line, whatever the level. */
+void ov_summary_print(struct ov_engine *engine)
+{
+    ov_stall_say(engine);
+    print_timetable(engine);
     warn_of_no_effect(engine);
     if (!ov_opt.summary) {
         return;

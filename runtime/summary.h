@@ -1,5 +1,6 @@
 /*
- * summary.h - the line that OVERSHOT_SUMMARY=1 prints for each device, at exit or when its context is closed.
+ * summary.h - what is told of each device at exit, or when its context is closed: misses that were not told yet
+ * (OVERSHOT_STALL), the table of OVERSHOT_TIMING, the line of OVERSHOT_SUMMARY.
  *
  * Reads the engine without its lock: called when no launches are made any more. Makes no CUDA call.
  */
@@ -8,6 +9,6 @@
 
 struct ov_engine;
 
-void ov_summary_print(const struct ov_engine *engine);
+void ov_summary_print(struct ov_engine *engine);
 
 #endif

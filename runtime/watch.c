@@ -10,6 +10,9 @@
 
 /* How much is looked at from an address on: an output is written from its start, a table of pointers lies near it. */
 #define REGION_BYTES ((uint64_t)256 << 20)
+/* In memory that holds many things, so far at least and then to where the next upload began: a segment or a pool is not
+ * hashed from each address on. */
+#define REGION_LEAST ((uint64_t)16 << 20)
 
 /* Nobody writes to the ring, except where a unit is on trial. */
 static bool may_be_written(const struct ov_engine *engine, uint32_t page)
@@ -20,8 +23,8 @@ static bool may_be_written(const struct ov_engine *engine, uint32_t page)
            (backing == OV_RING && unit - 1 < engine->ring.unit_count && engine->ring.unit[unit - 1].on_trial);
 }
 
-/* What a touch reaches, as far as it is looked at: to the next address of the same launch, the end of the allocation,
- * or the first page that nobody writes. */
+/* What a touch reaches, as far as it is looked at: to the next address of the same launch, to where another thing was
+ * uploaded, the end of the allocation, or the first page that nobody writes. */
 static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *touches, uint64_t begin)
 {
     uint32_t page = ov_arena_page(&engine->arena, begin);
@@ -29,7 +32,8 @@ static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *to
     if (alloc == NULL) {
         return begin;
     }
-    uint64_t end = begin + REGION_BYTES;
+    uint64_t end = ov_alloc_next_upload(engine, alloc, begin + REGION_LEAST);
+    end = end < begin + REGION_BYTES ? end : begin + REGION_BYTES;
     uint32_t p = page;
     while (p < alloc->first + alloc->pages && ov_page_address(&engine->arena, p) < end && may_be_written(engine, p)) {
         p++;
@@ -43,23 +47,19 @@ static uint64_t region_end(struct ov_engine *engine, const struct ov_touches *to
     return end;
 }
 
-static CUresult digest_touches(struct ov_engine *engine, const struct ov_touches *touches, struct ov_hash *hash,
-                               uint64_t *addresses)
+/* Before the launch: what each touch reaches. */
+static CUresult look_at_touches(struct ov_engine *engine, struct ov_watch *watch)
 {
     CUresult result = CUDA_SUCCESS;
-    for (unsigned i = 0; i < touches->count && result == CUDA_SUCCESS; i++) {
-        uint64_t begin = (touches->item[i].address + 7) & ~(uint64_t)7;
-        memset(&hash[i], 0, sizeof hash[i]);
+    for (unsigned i = 0; i < watch->touches.count && result == CUDA_SUCCESS; i++) {
+        uint64_t begin = (watch->touches.item[i].address + 7) & ~(uint64_t)7;
         if (ov_engine_of(begin) != engine) {
             continue;
         }
-        uint64_t end = region_end(engine, touches, begin);
-        struct ov_page_digest digest = {{0, 0}, 0};
+        uint64_t end = region_end(engine, &watch->touches, begin);
         if (end > begin) {
-            result = ov_inspect_range(engine, begin, end - begin, &digest);
+            result = ov_emission_begin(engine, &watch->before[i], begin, end - begin);
         }
-        hash[i] = digest.hash;
-        *addresses += digest.addresses * (2 * (begin >> 3) + 1);
     }
     return result;
 }
@@ -87,9 +87,8 @@ static void digest_global(void *context, CUdeviceptr address, size_t bytes)
     }
 }
 
-/* The launch's memory in the arena and in host memory, and all small memory, which a kernel may reach by addresses that
- * are not tested. */
-static CUresult digest_all(struct ov_engine *engine, const struct ov_watch *watch, struct ov_hash *hash, uint64_t *sum)
+/* The launch's host memory, and all small memory, which a kernel may reach by addresses that are not tested. */
+static uint64_t digest_others(struct ov_engine *engine, const struct ov_watch *watch)
 {
     struct others_sum others = {engine, 0};
     ov_others_each(engine, digest_other, &others);
@@ -97,8 +96,7 @@ static CUresult digest_all(struct ov_engine *engine, const struct ov_watch *watc
     for (unsigned i = 0; i < watch->hosts; i++) {
         digest_other(&others, watch->host[i].address, watch->host[i].bytes);
     }
-    *sum = others.sum;
-    return digest_touches(engine, &watch->touches, hash, sum);
+    return others.sum;
 }
 
 /* Managed memory is among the others. */
@@ -116,14 +114,12 @@ static void note_range(void *context, uint64_t word, uint32_t slot)
     }
 }
 
-/* Slots whose memory changed write it. */
-static void judge_outputs(struct ov_kernel *kernel, const struct ov_watch *watch, const struct ov_hash *after)
+/* A slot whose memory changed writes it. */
+static void judge_output(struct ov_kernel *kernel, uint32_t slot)
 {
-    for (unsigned i = 0; i < watch->touches.count && kernel != NULL; i++) {
-        if (memcmp(&after[i], &watch->before[i], sizeof after[i]) != 0) {
-            ov_slot_set(kernel, watch->touches.item[i].slot, OV_SLOT_WRITER);
-            atomic_store(&kernel->has_output, true);
-        }
+    if (kernel != NULL) {
+        ov_slot_set(kernel, slot, OV_SLOT_WRITER);
+        atomic_store(&kernel->has_output, true);
     }
 }
 
@@ -188,6 +184,14 @@ static void end_in_host(struct ov_engine *engine, uint32_t index, enum ov_mark m
     leave_in_host(engine, index, mark);
 }
 
+static void free_watch(struct ov_watch *watch)
+{
+    for (unsigned i = 0; watch != NULL && i < watch->touches.count; i++) {
+        ov_emission_free(&watch->before[i]);
+    }
+    free(watch);
+}
+
 struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch *launch,
                                 const struct ov_touches *touches, const uint32_t *unit, unsigned units, bool outputs)
 {
@@ -212,13 +216,14 @@ struct ov_watch *ov_watch_begin(struct ov_engine *engine, const struct ov_launch
         }
     }
     if (result == CUDA_SUCCESS && outputs) {
-        result = digest_all(engine, watch, watch->before, &watch->addresses);
+        watch->addresses = digest_others(engine, watch);
+        result = look_at_touches(engine, watch);
     }
     if (result != CUDA_SUCCESS) {
         for (unsigned i = 0; watch != NULL && i < watch->units; i++) {
             end_in_host(engine, watch->unit[i], OV_MARK_WRITTEN);
         }
-        free(watch);
+        free_watch(watch);
         return NULL;
     }
     engine->watches++;
@@ -289,13 +294,19 @@ static bool judge_unit(struct ov_engine *engine, struct ov_kernel *kernel, const
 /* Whether it emits addresses. */
 static bool judge_touches(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
-    uint64_t addresses = 0;
-    struct ov_hash after[OV_TOUCHES];
-    bool known = digest_all(engine, watch, after, &addresses) == CUDA_SUCCESS;
-    if (known) {
-        judge_outputs(kernel, watch, after);
+    bool emits = digest_others(engine, watch) != watch->addresses;
+    for (unsigned i = 0; i < watch->touches.count; i++) {
+        struct ov_page_digest after;
+        bool emitted;
+        if (watch->before[i].bytes == 0) {
+            continue;
+        }
+        bool known = ov_emission_end(engine, &watch->before[i], &after, &emitted) == CUDA_SUCCESS;
+        if (known && memcmp(&after.hash, &watch->before[i].digest.hash, sizeof after.hash) != 0) {
+            judge_output(kernel, watch->touches.item[i].slot);
+        }
+        emits = emits || emitted;
     }
-    bool emits = !known || addresses != watch->addresses;
     if (emits && kernel != NULL) {
         atomic_store(&kernel->emits, true);
         ov_log(OV_LOG_INFO, "kernel %s writes addresses: what it takes is not streamed", kernel->name);
@@ -326,6 +337,7 @@ static void note_near(struct ov_engine *engine, const struct ov_kernel *kernel, 
 
 static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const struct ov_watch *watch)
 {
+    bool known = kernel != NULL && atomic_load_explicit(&kernel->emits, memory_order_relaxed);
     bool emits = watch->outputs && judge_touches(engine, kernel, watch), all_same = true;
     bool unseen = is_unseen(kernel, watch);
     for (unsigned i = 0; i < watch->units; i++) {
@@ -339,6 +351,9 @@ static void judge(struct ov_engine *engine, struct ov_kernel *kernel, const stru
             if (ov_engine_of(watch->touches.item[i].address) == engine) {
                 ov_learn_mark(engine, watch->touches.item[i].address, OV_MARK_HIDDEN);
             }
+        }
+        if (!known) {
+            ov_recall_doubt(engine, kernel);
         }
     }
 }
@@ -361,5 +376,5 @@ void ov_watch_end(struct ov_engine *engine, struct ov_kernel *kernel, struct ov_
     (section.idle ? judge : give_up)(engine, kernel, watch);
     engine->watches--;
     ov_exclusive_end(engine, &section);
-    free(watch);
+    free_watch(watch);
 }

@@ -9,9 +9,10 @@
  *   is it an output? Asked of the first launches of each
  * kernel in discovery: the memory from the address on, up to the next address of the same launch, is hashed before and
  * after. Changed: a writer. does it emit?    Asked of the first launches of each kernel in discovery, and of every
- * launch of the first kind: are there other arena addresses in the memory it reached than before? Then it computes
- * pointers, and what it takes can be reached by others who do not name it: never streamed. The same holds for a kernel
- * that leaves its result nowhere that is looked at: a module's global that the program never asked for, mostly.
+ * launch of the first kind: are there arena addresses in the memory it reached that were not there before (emission.h)?
+ * Then it computes pointers, and what it takes can be reached by others who do not name it: never streamed. The same
+ * holds for a kernel that leaves its result nowhere that is looked at: a module's global that the program never asked
+ * for, mostly.
  *
  * A watched launch waits for the device twice; there are few. All functions but ov_watch_end need an exclusive section.
  */
@@ -21,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "inspect.h"
+#include "emission.h"
 #include "scan.h"
 #include "zerocopy.h"
 
@@ -34,9 +35,9 @@ struct ov_watch {
     struct ov_touches touches;
     uint32_t unit[OV_LAUNCH_UNITS]; /* on trial */
     unsigned units;
-    bool outputs;                      /* else nothing below is filled */
-    struct ov_hash before[OV_TOUCHES]; /* of what each touch reaches */
-    uint64_t addresses;                /* digest before the launch */
+    bool outputs;                          /* else nothing below is filled */
+    struct ov_emission before[OV_TOUCHES]; /* what each touch reaches */
+    uint64_t addresses;                    /* digest of all other memory before the launch */
     struct {
         CUdeviceptr address;
         size_t bytes;

@@ -56,6 +56,7 @@ CUresult ov_body_cuCtxDestroy_v2(CUcontext context)
  * on, so the program's own count is the count. */
 enum { DEVICES_MAX = 128 };
 static _Atomic int retained[DEVICES_MAX];
+static CUcontext _Atomic primary[DEVICES_MAX]; /* once known; a program's own contexts of the device are others */
 
 static _Atomic int *retain_count(CUdevice device)
 {
@@ -67,9 +68,15 @@ CUresult ov_body_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     const CUresult result = OV_REAL(cuDevicePrimaryCtxRetain, (out, device));
     _Atomic int *count = retain_count(device);
     if (result == CUDA_SUCCESS && count != NULL) {
+        atomic_store(&primary[device], *out);
         atomic_fetch_add(count, 1);
     }
     return result;
+}
+
+static void primary_closing(CUdevice device)
+{
+    ov_context_closing(retain_count(device) != NULL ? atomic_load(&primary[device]) : NULL, device);
 }
 
 static void releasing(CUdevice device)
@@ -79,7 +86,7 @@ static void releasing(CUdevice device)
     while (now > 0 && !atomic_compare_exchange_weak(count, &now, now - 1)) {
     }
     if (now == 1 || count == NULL) {
-        ov_context_closing(NULL, device);
+        primary_closing(device);
     }
 }
 
@@ -89,7 +96,7 @@ static void resetting(CUdevice device)
     if (count != NULL) {
         atomic_store(count, 0);
     }
-    ov_context_closing(NULL, device);
+    primary_closing(device);
 }
 
 #define CLOSING_BODY(name, closing)          \

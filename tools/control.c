@@ -45,11 +45,14 @@ static const struct {
     const char *word, *argument, *help;
 } requests[] = {
     {"status", NULL, "what is where now"},
+    {"timing", NULL, "what the last passes took, weight by weight (OVERSHOT_TIMING)"},
     {"budget", "SIZE", "another budget, on each GPU"},
     {"restore", NULL, "everything back to the GPU, if it fits there"},
     {"replan", NULL, "the plan anew"},
     {"pause", NULL, "no plan is made or changed, and nothing is looked for"},
     {"resume", NULL, "what pause ended goes on"},
+    {"suspend-profile", NULL, "nothing is timed for profiles, and none is written"},
+    {"resume-profile", NULL, "what suspend-profile ended goes on"},
 };
 enum { REQUESTS = sizeof(requests) / sizeof(requests[0]) };
 
@@ -70,8 +73,8 @@ static bool is_request(const char *text)
 /* Sends one request and prints the answer. Status 1: it was refused, or nobody answered. */
 static int steer(const char *name, long pid, const char *text)
 {
-    char service[OV_STEER_NAME_BYTES], answer[4096];
-    size_t length = 0;
+    char service[OV_STEER_NAME_BYTES], answer[4096], first[6] = "";
+    size_t length = 0; /* of the answer, which may be long */
     ssize_t got;
     ov_steer_name(pid, service);
     const int connection = ov_service_connect(service);
@@ -83,18 +86,19 @@ static int steer(const char *name, long pid, const char *text)
     }
     (void)ov_service_wait(connection, OV_STEER_WAIT_SECONDS + 5);
     if (send(connection, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text)) {
-        while (length < sizeof(answer) - 1 &&
-               (got = recv(connection, answer + length, sizeof(answer) - 1 - length, 0)) > 0) {
+        while ((got = recv(connection, answer, sizeof(answer), 0)) > 0) {
+            for (ssize_t i = 0; i < got && length + (size_t)i < sizeof(first) - 1; i++) {
+                first[length + (size_t)i] = answer[i];
+            }
             length += (size_t)got;
+            fwrite(answer, 1, (size_t)got, stdout);
         }
     }
     close(connection);
-    answer[length] = '\0';
     if (length == 0) {
         return fail(1, "%s: process %ld does not answer", name, pid);
     }
-    fputs(answer, stdout);
-    return strncmp(answer, "error", 5) == 0 ? 1 : 0;
+    return strcmp(first, "error") == 0 ? 1 : 0;
 }
 
 static int steer_all(int argc, char **argv, long pid)
@@ -127,7 +131,7 @@ static void print_help(void)
         char text[32];
         snprintf(text, sizeof(text), "%s%s%s", requests[i].word, requests[i].argument ? "=" : "",
                  requests[i].argument ? requests[i].argument : "");
-        printf("  %-12s %s\n", text, requests[i].help);
+        printf("  %-15s %s\n", text, requests[i].help);
     }
     puts("\ncleanup removes the host copies of weights that were shared as NAME (OVERSHOT_SHARE), or all, if no "
          "process\n"

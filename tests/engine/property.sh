@@ -84,6 +84,8 @@ draw_options() {
     one_in 5 && options+=("OVERSHOT_TIERS=streamed,host")
     one_in 6 && options+=(OVERSHOT_MIN_UNIT=4M)
     draw 3 && options+=(OVERSHOT_DISCOVERY_CYCLES=$((drawn + 1)))
+    one_in 3 && options+=(OVERSHOT_TIMING=3 OVERSHOT_STALL=warn)
+    return 0
 }
 
 fail() { # SEED WHY
@@ -108,7 +110,7 @@ run_seed() {
     env "${options[@]}" OVERSHOT_LOG=error OVERSHOT_SUMMARY=1 LD_PRELOAD="$shim" timeout 240 \
         "$stack" --random --seed "$seed" "${program[@]}" >"$work/out" 2>"$work/err" || status=$?
     got=$(grep -a '^digest ' "$work/out") || got='no digest'
-    complaint=$(grep -avE '^overshot: device [0-9]+: (weights|all of) ' "$work/err" | head -1) || true
+    complaint=$(grep -avE '^overshot: (device [0-9]+: (weights|all of|plan|a copy was waited for:|OVERSHOT_TIMING:)|  ) *' "$work/err" | head -1) || true
     if [ "$status" -ne 0 ] || [ "$got" != "$wanted" ] || [ -n "$complaint" ]; then
         fail "$seed" "status $status, $got instead of $wanted; $complaint"
         return

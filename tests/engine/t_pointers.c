@@ -287,6 +287,36 @@ static void computed_after_plan(void)
     computed(rig.out + 8192, &rig, false);
 }
 
+/* A pool in which addresses of earlier launches are left: a kernel that takes a weight and writes over some of them has
+ * not written any. */
+static void stale_addresses_overwritten(void)
+{
+    struct rig rig;
+    CUdeviceptr pool, cache;
+    uint64_t words = 1024;
+    rig_open(&rig, 0);
+    OK(cuMemAlloc(&pool, 4 * MIB));
+    OK(cuMemAlloc(&cache, 2 * MIB));
+    OK(cuMemsetD32(pool, 0, MIB));
+    OK(cuMemsetD32(cache, 0, MIB / 2));
+    for (int i = 0; i < COUNT; i++) {
+        (void)rig_add(&rig, weight_bytes);
+    }
+    for (int pass = 0; pass < 8; pass++) {
+        write_pointer(&rig, pool, cache, 0);
+        write_pointer(&rig, pool, cache, 100000);
+        for (int i = 0; i < COUNT; i++) {
+            void *params[] = {&rig.weight[i].address, &pool, &words};
+            rig_launch(&rig, "probe_copy", rig.stream, params);
+        }
+        rig_pass(&rig, NULL, 0);
+    }
+    HOLDS(rig_streamed_mib() > 0);
+    OK(cuMemFree(pool));
+    OK(cuMemFree(cache));
+    rig_close(&rig);
+}
+
 /* The scratch is a large allocation, and the addresses stand at its end. */
 static void computed_far_inside(void)
 {
@@ -393,24 +423,15 @@ static void sparse_reads(void)
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(table_before_plan),
-    CASE(table_after_plan),
-    CASE(table_in_large_upload),
-    CASE(table_by_2d_copy),
-    CASE(table_copied_on_device),
-    CASE(table_in_pinned_before),
-    CASE(table_in_pinned_after),
-    CASE(table_in_managed_before),
-    CASE(table_in_managed_after),
-    CASE(table_in_pool_before),
-    CASE(table_in_pool_after),
-    CASE(table_in_own_mapping_before),
-    CASE(table_in_own_mapping_after),
-    CASE(computed_before_plan),
-    CASE(computed_after_plan),
-    CASE(computed_far_inside),
-    CASE(slices_through_base),
-    CASE(weights_in_one_allocation),
-    CASE(sparse_reads),
+    CASE(table_before_plan),           CASE(table_after_plan),
+    CASE(table_in_large_upload),       CASE(table_by_2d_copy),
+    CASE(table_copied_on_device),      CASE(table_in_pinned_before),
+    CASE(table_in_pinned_after),       CASE(table_in_managed_before),
+    CASE(table_in_managed_after),      CASE(table_in_pool_before),
+    CASE(table_in_pool_after),         CASE(table_in_own_mapping_before),
+    CASE(table_in_own_mapping_after),  CASE(computed_before_plan),
+    CASE(computed_after_plan),         CASE(computed_far_inside),
+    CASE(stale_addresses_overwritten), CASE(slices_through_base),
+    CASE(weights_in_one_allocation),   CASE(sparse_reads),
 };
 RIG_MAIN(cases)

@@ -429,6 +429,11 @@ static void own_context_made_again(void)
             rig_pass(&rig, NULL, 0);
         }
         HOLDS(rig_plans() > before && rig_streamed_mib() > 0);
+        CUcontext borrowed; /* by a library, for a moment */
+        OK(cuDevicePrimaryCtxRetain(&borrowed, 0));
+        OK(cuDevicePrimaryCtxRelease(0));
+        HOLDS(rig_streamed_mib() > 0);
+        rig_pass(&rig, NULL, 0);
         OK(cuCtxDestroy(rig.context));
         rig_forget(&rig);
     }

@@ -369,13 +369,13 @@ static void contexts(void)
     CHECK(recorded("context_closing") == 0);
     record_forget();
     CHECK(elf_cuDevicePrimaryCtxRelease_v2(1) == 0);
-    EXPECT("context_closing (nil) device=1", "driver cuDevicePrimaryCtxRelease_v2");
+    EXPECT("context_closing 0xc1 device=1", "driver cuDevicePrimaryCtxRelease_v2");
     CHECK(elf_cuDevicePrimaryCtxRelease_v2(1) == 0); /* one too many */
     EXPECT("driver cuDevicePrimaryCtxRelease_v2");
     CHECK(elf_cuDevicePrimaryCtxRetain(&context, 2) == 0);
     record_forget();
     CHECK(elf_cuDevicePrimaryCtxReset_v2(2) == 0);
-    EXPECT("context_closing (nil) device=2", "driver cuDevicePrimaryCtxReset_v2");
+    EXPECT("context_closing 0xc1 device=2", "driver cuDevicePrimaryCtxReset_v2");
     CHECK(elf_cuDevicePrimaryCtxRelease(2) == 0);
     EXPECT("driver cuDevicePrimaryCtxRelease");
 }

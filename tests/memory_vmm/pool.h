@@ -9,7 +9,7 @@
 
 #define PAGE (2 * MIB)
 
-enum { POOL_PIECES = 64 };
+enum { POOL_PIECES = 512 };
 
 struct pool {
     CUdeviceptr base;

@@ -15,7 +15,7 @@ program() {
 case_is_what_overshot_plan_reads() {
     program "$work/new"
     set -- "$work"/new/*
-    if [ $# != 1 ] || [ "$(basename "$1" | sed 's/[0-9]*//g')" != stack--device.json ]; then
+    if [ $# != 1 ] || ! basename "$1" | grep -qx 'stack-[0-9a-f]\{16\}-device0.json'; then
         echo "files: $*" >&2
         exit 1
     fi

@@ -7,7 +7,7 @@ work=$(mktemp -d)
 chmod 700 "$work"
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || :; rm -rf "$work"' EXIT
-export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1
+export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1 OVERSHOT_PROFILE_CYCLES=0
 model="--layers 10 --bytes 2M --width 64 --passes 300"
 
 die() {
@@ -118,6 +118,65 @@ case_pause_and_resume() {
     finish
 }
 
+# While it is suspended, a plan leaves no profile.
+case_suspend_and_resume_profile() {
+    start 14M 14M OVERSHOT_PROFILE_DIR="$work/profiles"
+    wait_for_streaming
+    rm "$work"/profiles/*
+    ask 'done: device 0: profile suspended*device 0: streaming, profile suspended; *' suspend-profile status
+    ask 'done: device 0: plan *' replan
+    [ -z "$(find "$work/profiles" -type f)" ] || die "a profile was written"
+    ask 'done: device 0: profile resumed*device 0: streaming; *' resume-profile status
+    ask 'done: device 0: plan *' replan
+    [ "$(find "$work/profiles" -type f | wc -l)" = 1 ] || die "no profile was written"
+    finish
+}
+
+# The table has a row for each streamed weight, and what all of them take in a pass is what the rows take.
+case_timing() {
+    start 14M 14M OVERSHOT_TIMING=4
+    wait_for_streaming
+    tries=0
+    until "$tool" ctl "$pid" timing >"$work/table" && grep -q 'the last 4 of' "$work/table"; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || die "no table: $(cat "$work/table")"
+        sleep 0.05
+    done
+    ask 'device 0: plan 1, the last 4 of * passes (0 left out), ms a pass:* weight *allocation * all * pass *' timing
+    awk '$1 == "weight" { on = 1; next }
+        $1 == "all" { all = $4; on = 0 }
+        on { rows++; sum += $6 }
+        END { d = all - sum; exit !(rows == 8 && all > 0.3 && d * d < 0.0001) }' "$work/table" ||
+        die "$(cat "$work/table")"
+    finish
+}
+
+case_timing_is_not_taken() {
+    start 14M 14M
+    wait_for_streaming
+    status=0
+    "$tool" ctl "$pid" timing >"$work/answer" 2>&1 || status=$?
+    if [ $status != 1 ] || ! grep -q 'error: nothing is timed: .*OVERSHOT_TIMING' "$work/answer"; then
+        die "status $status: $(cat "$work/answer")"
+    fi
+    finish
+}
+
+# Thousands of bytes of answer.
+case_long_answer() {
+    model="--layers 120 --bytes 2M --width 64 --passes 60"
+    start 40M 40M OVERSHOT_TIMING=100
+    wait_for_streaming
+    tries=0
+    until "$tool" ctl "$pid" timing >"$work/table" && grep -q '^ *pass ' "$work/table"; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || die "no table"
+        sleep 0.05
+    done
+    [ "$(wc -c <"$work/table")" -gt 8000 ] || die "$(wc -c <"$work/table") bytes"
+    finish
+}
+
 case_not_reachable() {
     model="$model --passes 100000" # it is ended below
     start 14M 14M OVERSHOT_CONTROL=0
@@ -158,7 +217,7 @@ case_what_killed_programs_leave() {
 }
 
 case_wrong_requests() {
-    for request in budget budget=lots budget=1M status=1 nothing pause=1; do
+    for request in budget budget=lots budget=1M status=1 timing=1 suspend-profile=1 nothing pause=1; do
         status=0
         "$tool" ctl $$ "$request" >"$work/answer" 2>&1 || status=$?
         if [ $status != 125 ] || ! grep -q "\"$request\" is no request" "$work/answer"; then

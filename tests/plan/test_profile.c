@@ -78,6 +78,51 @@ START_TEST(what_is_written_is_read_back)
 }
 END_TEST
 
+/* What only the run time asks for. */
+START_TEST(what_a_next_start_needs_is_kept)
+{
+    static const char text[] =
+        "{\"schema\": \"overshot profile\", \"version\": 1, \"weights\": [{\"bytes\": 4194304, \"hash\": "
+        "\"00000000000000010000000000000002\", \"allocation\": 7, \"offset\": 512, \"allocation_bytes\": 8388608, "
+        "\"span\": 5000000, \"filled\": true, \"sparse\": true, \"share\": 0.125, \"reads\": 3}],\n"
+        " \"unused\": [[9, 1048576]], \"cycles\": [{\"touches\": [0]}], \"kernels\": [{\"name\": \"k\", \"code\": "
+        "\"000000000000000a000000000000000b\", \"slots\": \"r-w\", \"watched\": true, \"output\": true}, "
+        "{\"slots\": \"\", \"emits\": true, \"unseen\": true}]}";
+    struct ov_profile profile, again;
+    ck_assert_msg(ov_profile_read(text, strlen(text), &profile, error), "%s", error);
+    char *written = ov_profile_write(&profile);
+    ck_assert_ptr_nonnull(written);
+    ck_assert_msg(ov_profile_read(written, strlen(written), &again, error), "%s in %s", error, written);
+    ck_assert_uint_eq(again.version, 1);
+    ck_assert_uint_eq(again.weight[0].allocation_bytes, 8388608);
+    ck_assert_uint_eq(again.weight[0].span, 5000000);
+    ck_assert(again.weight[0].filled && again.weight[0].share == 0.125 && again.weight[0].reads == 3);
+    ck_assert_uint_eq(again.unused_count, 1);
+    ck_assert(again.unused[0].allocation == 9 && again.unused[0].bytes == 1048576);
+    ck_assert_uint_eq(again.kernel_count, 2);
+    ck_assert_str_eq(again.kernel[0].name, "k");
+    ck_assert_str_eq(again.kernel[0].slots, "r-w");
+    ck_assert(again.kernel[0].code[0] == 10 && again.kernel[0].code[1] == 11);
+    ck_assert(again.kernel[0].watched && again.kernel[0].output && !again.kernel[0].emits && !again.kernel[0].unseen);
+    ck_assert(again.kernel[1].emits && again.kernel[1].unseen && again.kernel[1].code[0] == 0);
+    free(written);
+    ov_profile_free(&profile);
+    ov_profile_free(&again);
+}
+END_TEST
+
+/* Who is told of a refusal wants to know whether it was damage. */
+START_TEST(the_version_of_a_refused_profile_is_known)
+{
+    struct ov_profile profile;
+    const char later[] = "{\"schema\": \"overshot profile\", \"version\": 7}";
+    ck_assert(!ov_profile_read(later, strlen(later), &profile, error));
+    ck_assert_uint_eq(profile.version, 7);
+    ck_assert(!ov_profile_read("{", 1, &profile, error));
+    ck_assert_uint_eq(profile.version, 0);
+}
+END_TEST
+
 START_TEST(the_planner_takes_a_profile)
 {
     struct ov_profile profile;
@@ -218,6 +263,8 @@ Suite *profile_suite(void)
 
     tcase_add_test(tc, a_profile_is_read);
     tcase_add_test(tc, what_is_written_is_read_back);
+    tcase_add_test(tc, what_a_next_start_needs_is_kept);
+    tcase_add_test(tc, the_version_of_a_refused_profile_is_known);
     tcase_add_test(tc, the_planner_takes_a_profile);
     tcase_add_loop_test(tc, damage_is_named, 0, sizeof(damage) / sizeof(damage[0]));
     tcase_add_test(tc, cut_short_anywhere);

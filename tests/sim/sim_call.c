@@ -28,7 +28,7 @@ static struct sim_thread *first_thread; /* the one that called first: later thre
 static _Thread_local struct sim_thread *this_thread;
 static struct handle_entry *handles;
 static struct text_entry *texts;
-static int started, forked;
+static int started, forked, over; /* over: main has returned, and the driver is gone, as a real one is then */
 
 /* A fork leaves the child without a usable driver, as on a real machine; only its lock must be sound. */
 static void after_fork(void)
@@ -75,6 +75,7 @@ void sim_report_at_exit(void)
     pthread_mutex_lock(&sim_lock);
     if (!sim_forked()) {
         sim_report_write();
+        over = 1;
     }
     pthread_mutex_unlock(&sim_lock);
 }
@@ -86,6 +87,9 @@ static CUresult need_check(const struct sim_call *call)
     }
     if (!sim_initialised || sim_forked()) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if (over) {
+        return CUDA_ERROR_DEINITIALIZED;
     }
     if (call->function->need == SIM_INIT) {
         return CUDA_SUCCESS;

@@ -2,6 +2,8 @@
 # share.sh together COUNT SHIM DRIVER PROGRAM TOOL: COUNT processes that run the same weights hold one host copy of what
 #   they stream: all compute what they should, the copy and what each holds besides are at most 1.05 of the weights that
 #   are streamed ("ratio R" is printed), and the last one to end leaves nothing.
+# share.sh over SHIM DRIVER PROGRAM TOOL: a process that gives its context back when the driver is gone already leaves
+#   nothing.
 # share.sh killed ROUNDS SEED SHIM DRIVER PROGRAM TOOL: 8 processes, one of which is killed at a random moment: the
 #   others compute what they should, and what the killed left is cleared away afterwards.
 set -euo pipefail
@@ -65,6 +67,14 @@ together() { # COUNT
         printf "ratio %.4f\n", ratio
         exit !(ratio <= 1.05)
     }' || complain 'more than one copy'
+}
+
+over() {
+    shim=$1 driver=$2 program=$3
+    start 0 closes_when_all_is_over
+    wait "$pid" || complain "ended with $?"
+    [ "$(logged 0 ': \([0-9]*\) MiB of host copies are shared')" -gt 0 ] || complain 'nothing was shared'
+    [ ! -e "$folder" ] || complain "left: $(ls -l "$folder")"
 }
 
 killed() { # ROUNDS SEED

@@ -240,6 +240,24 @@ static void shares_until_told(void)
     finish(&rig);
 }
 
+static CUdevice used;
+
+static void close_context(void)
+{
+    HOLDS(cuDevicePrimaryCtxRelease(used) == CUDA_ERROR_DEINITIALIZED);
+}
+
+/* The context is given back when the driver is gone already, as by libraries that do so at exit. */
+static void closes_when_all_is_over(void)
+{
+    struct rig rig;
+    HOLDS(atexit(close_context) == 0); /* before the driver's own: runs after it */
+    open_streaming(&rig);
+    rig_pass(&rig, NULL, 0);
+    used = rig.device;
+    exit(0);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -255,5 +273,6 @@ static const struct rig_case cases[] = {
     CASE(loads_until_it_is_full),
     CASE(ends_with_an_error),
     CASE(shares_until_told),
+    CASE(closes_when_all_is_over),
 };
 RIG_MAIN(cases)
