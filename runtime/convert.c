@@ -389,6 +389,8 @@ static bool carry_out(struct ov_engine *engine, const struct ov_plan *plan, uint
     engine->revoked_pages = 0;
     atomic_store(&engine->planned, true);
     ov_outcome_report(engine, plan);
+    ov_profiler_begin(engine, engine->learn.runs.compute_s == NULL);
+    ov_pace_begin(engine);
     ov_ring_warm(engine);
     ov_record(engine);
     return true;
@@ -415,8 +417,8 @@ static void drop_changed(struct ov_engine *engine)
 
 /* A plan that leaves `reserve_pages`, and as many of the spare ones as send no weight of the cycle to the host that
  * would not be there anyway. */
-static bool propose(struct ov_engine *engine, uint32_t reserve_pages, uint32_t *spare_pages, uint8_t *want,
-                    struct ov_plan *plan)
+bool ov_plan_draft(struct ov_engine *engine, uint32_t reserve_pages, uint32_t *spare_pages, uint8_t *want,
+                   struct ov_plan *plan)
 {
     size_t anyway = SIZE_MAX;
     while (ov_propose(engine, reserve_pages + *spare_pages, want, plan)) {
@@ -452,7 +454,7 @@ bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint3
     engine->learn.fresh = false;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     struct ov_plan plan;
-    bool made = want != NULL && propose(engine, reserve_pages, &spare_pages, want, &plan);
+    bool made = want != NULL && ov_plan_draft(engine, reserve_pages, &spare_pages, want, &plan);
     if (made) {
         ov_log(OV_LOG_DEBUG, "device %d: plan for %zu of %zu MiB in use, %u MiB written to, %u asked for, %u spare",
                engine->device, ov_ledger_held(&engine->ledger) >> 20, engine->ledger.budget_bytes >> 20,

@@ -19,6 +19,10 @@ struct ov_engine;
 /* Plans from engine->learn.runs with `reserve_pages` of the budget left free, and up to `spare_pages` more as long as
  * that sends no weight to host memory that could do without; and converts. False: nothing changed. */
 bool ov_plan_and_convert(struct ov_engine *engine, uint32_t reserve_pages, uint32_t spare_pages);
+/* The plan that it makes, without bringing it about; spare_pages becomes what of it was kept, want[] is as for
+ * ov_propose. */
+bool ov_plan_draft(struct ov_engine *engine, uint32_t reserve_pages, uint32_t *spare_pages, uint8_t *want,
+                   struct ov_plan *plan);
 /* Copies whole pages on the side stream and waits for it. */
 CUresult ov_copy_pages(struct ov_engine *engine, CUdeviceptr to, CUdeviceptr from, uint32_t pages);
 /* Whether any unit covers one of the pages, whatever its tier (engine's lock); and taking those units out of the ring

@@ -69,7 +69,7 @@ void ov_density_close(struct ov_engine *engine);
 void ov_density_begin(struct ov_engine *engine, struct ov_launch *launch, uint64_t place, uint32_t entries,
                       uint32_t unit);
 void ov_density_end(struct ov_engine *engine, struct ov_launch *launch);
-/* The host-mapped unit that an address of an OV_UNIT_TIMED page belongs to, as 1 + index; 0: none. */
+/* The unit that an address belongs to, whatever its tier, as 1 + index; 0: none. */
 uint32_t ov_density_unit(const struct ov_engine *engine, uint64_t address);
 
 /* Asks for the times of launches that are over. Not while somebody captures. */

@@ -155,12 +155,17 @@ bool ov_host_backed(const struct ov_engine *engine)
     return engine->arena.host_capable && ov_mode_moves();
 }
 
+void ov_engine_look(struct ov_engine *engine)
+{
+    atomic_store(&engine->looking, engine->learning || engine->profiler.phase != OV_PROFILER_OFF);
+}
+
 void ov_engine_learn(struct ov_engine *engine)
 {
     if (!engine->learning && engine->armed && ov_mode_moves()) {
         engine->learning = true;
         ov_learn_start(engine);
-        atomic_store(&engine->learning_now, true);
+        ov_engine_look(engine);
         int idle = OV_IDLE;
         (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
     }
@@ -382,6 +387,8 @@ void ov_engine_close(struct ov_engine *engine)
         return;
     }
     ov_graphs_forget(engine);
+    ov_profiler_close(engine);
+    ov_pace_close(engine);
     ov_ring_close(engine);
     ov_reach_close(engine);
     ov_recall_close(engine);
@@ -393,7 +400,7 @@ void ov_engine_close(struct ov_engine *engine)
     atomic_store(&engine->planned, false);
     engine->armed = false;
     engine->learning = false;
-    atomic_store(&engine->learning_now, false);
+    ov_engine_look(engine);
     pthread_mutex_unlock(&engine->lock);
     ov_context_leave(entered);
     forget_engine(engine);

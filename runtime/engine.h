@@ -34,6 +34,7 @@
 #include "masters.h"
 #include "options.h"
 #include "pool.h"
+#include "profiler.h"
 #include "reach.h"
 #include "recall.h"
 #include "report.h"
@@ -72,14 +73,19 @@ struct ov_engine {
     } record;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
-    _Atomic bool learning_now;     /* the same, read without the lock in the launch path */
+    _Atomic bool looking;          /* it learns or times passes; read without the lock in the launch path */
     _Atomic bool streaming_barred; /* something was met that may reach any unit (an opaque kernel); as armed */
     _Atomic unsigned plans;        /* made so far; the last one's pages, for the summary: */
     struct {
         size_t resident, streamed, host, ring, units;
-        size_t in_part; /* of host: because they are read in part, ... */
-        double share;   /* ... so much of them in a cycle, at most */
+        size_t in_part;               /* of host: because they are read in part, ... */
+        double share;                 /* ... so much of them in a cycle, at most */
+        double copies_s, predicted_s; /* of a pass: the link's time, and all of it; 0: computation was not timed */
     } last_plan;
+    struct ov_profiler profiler;
+    struct {
+        double compute_s, spread; /* what a pass computes; between the passes that were timed, as a share of it */
+    } timed;
     unsigned watches;               /* launches being watched; no plan meanwhile */
     _Atomic unsigned overdue;       /* launches since a study has been due without a quiet point */
     _Atomic bool planned;           /* read without the lock in the launch path: streamed units may exist */
@@ -134,6 +140,8 @@ struct ov_report_answer ov_memory_told(struct ov_engine *engine, size_t device_f
 void ov_state_settle(void);
 /* Launches are to be looked at from now on. */
 void ov_engine_arm(struct ov_engine *engine, const char *why);
+/* Sets `looking`. */
+void ov_engine_look(struct ov_engine *engine);
 /* Starts (again) to log touches. */
 void ov_engine_learn(struct ov_engine *engine);
 /* From now on nothing is streamed on any device: `why` is logged once. Call outside of locks. Not CUDA_SUCCESS: a unit

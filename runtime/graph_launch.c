@@ -98,13 +98,13 @@ static void decide(struct ov_graph *graph)
 {
     struct ov_engine *engine = graph->engine;
     uint64_t version = atomic_load_explicit(&ov_graphs_version, memory_order_relaxed);
-    bool learning = engine != NULL && atomic_load(&engine->learning_now);
-    if (graph->decided == version && !learning) {
+    bool looking = engine != NULL && atomic_load(&engine->looking);
+    if (graph->decided == version && !looking) {
         return;
     }
     graph->way = OV_GRAPH_PLAIN;
     graph->decided = version;
-    if (engine == NULL || (!learning && !atomic_load_explicit(&engine->planned, memory_order_relaxed))) {
+    if (engine == NULL || (!looking && !atomic_load_explicit(&engine->planned, memory_order_relaxed))) {
         return;
     }
     bool foreign = ov_launch_is_foreign(engine);

@@ -326,7 +326,14 @@ static CUresult serve(struct ov_engine *engine, struct ov_launch *launch, const 
             failures += left != CUDA_SUCCESS;
             continue;
         }
+        bool profiled = ov_profiler_on(&engine->profiler) && !foreign;
+        if (__builtin_expect(profiled, 0)) {
+            ov_profiler_arrive(engine, launch, touches);
+        }
         enum ov_acquire acquired = launch->units == 0 ? OV_ACQUIRED : ov_ring_acquire(engine, launch);
+        if (__builtin_expect(profiled, 0) && acquired == OV_ACQUIRED) {
+            ov_profiler_depart(engine, launch);
+        }
         if (acquired == OV_ACQUIRED && (verdict.timed != 0 || entries > 0) && !foreign) {
             ov_density_begin(engine, launch, place, entries, verdict.timed);
         }
@@ -369,8 +376,8 @@ static struct ov_engine *concerned(const struct ov_touches *touches)
     for (unsigned i = 0; i < touches->count; i++) {
         struct ov_engine *engine = ov_engine_of(touches->item[i].address);
         if (engine != NULL &&
-            (engine->learning_now || (atomic_load_explicit(&engine->planned, memory_order_relaxed) &&
-                                      ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address) != 0))) {
+            (engine->looking || (atomic_load_explicit(&engine->planned, memory_order_relaxed) &&
+                                 ov_unit_at(&engine->arena, &engine->ring, touches->item[i].address) != 0))) {
             if (found != NULL && found != engine) {
                 struct ov_engine *here = ov_engine_here();
                 return here != NULL ? here : found;
@@ -463,7 +470,7 @@ void ov_launch_end(struct ov_launch *launch, CUresult result)
 
 void ov_launch_counted(struct ov_engine *engine, unsigned launches)
 {
-    if (engine->learning_now) {
+    if (engine->looking) {
         unsigned before = atomic_fetch_add_explicit(&engine->overdue, launches, memory_order_relaxed);
         if (before <= OVERDUE_LAUNCHES && before + launches > OVERDUE_LAUNCHES) {
             ov_quiet_point();

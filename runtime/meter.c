@@ -67,6 +67,50 @@ void ov_meter_account(struct ov_ring *ring, struct ov_unit *unit)
     unit->timed = false;
 }
 
+/* Larger copies are no faster. */
+#define LARGEST_PAGES (((uint32_t)64 << 20) >> OV_PAGE_SHIFT)
+
+/* Bytes a second of copies of the unit's first pages; 0: not known. */
+static double measure(struct ov_engine *engine, const struct ov_unit *unit, uint32_t pages, CUevent begin, CUevent end)
+{
+    enum { COPIES = 4, ROUNDS = 2 };
+    const struct ov_ring *ring = &engine->ring;
+    double best = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        float ms = 0;
+        for (int copy = 0; copy <= COPIES; copy++) {
+            (void)ov_master_fetch(engine, ring->window, unit->first, pages, ring->side);
+            if (copy == 0) {
+                (void)ov_cu->cuEventRecord(begin, ring->side);
+            }
+        }
+        (void)ov_cu->cuEventRecord(end, ring->side);
+        (void)ov_finish(engine, ring->side, CUDA_SUCCESS);
+        if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
+            const double rate = COPIES * (double)((size_t)pages << OV_PAGE_SHIFT) / (ms * 1e-3);
+            best = rate > best ? rate : best;
+        }
+    }
+    return best;
+}
+
+static void measure_curve(struct ov_engine *engine, const struct ov_unit *unit, CUevent begin, CUevent end)
+{
+    struct ov_ring *ring = &engine->ring;
+    const uint32_t largest = unit->pages < LARGEST_PAGES ? unit->pages : LARGEST_PAGES;
+    ring->rate_count = 0;
+    for (uint32_t pages = 1; pages > 0 && ring->rate_count < OV_RATES; pages = pages == largest      ? 0
+                                                                               : 2 * pages < largest ? 2 * pages
+                                                                                                     : largest) {
+        const double rate = measure(engine, unit, pages, begin, end);
+        if (rate > 0) {
+            ring->rate[ring->rate_count++] =
+                (struct ov_plan_rate){.pages = pages, .pages_per_s = rate / (double)OV_PAGE_BYTES};
+            ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;
+        }
+    }
+}
+
 void ov_meter_link(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
@@ -83,22 +127,7 @@ void ov_meter_link(struct ov_engine *engine)
         return;
     }
     if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
-        enum { COPIES = 4 };
-        for (int round = 0; round < 2; round++) {
-            float ms = 0;
-            for (int copy = 0; copy <= COPIES; copy++) {
-                (void)ov_master_fetch(engine, ring->window, largest->first, largest->pages, ring->side);
-                if (copy == 0) {
-                    (void)ov_cu->cuEventRecord(begin, ring->side);
-                }
-            }
-            (void)ov_cu->cuEventRecord(end, ring->side);
-            (void)ov_finish(engine, ring->side, CUDA_SUCCESS);
-            if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
-                double rate = COPIES * (double)largest->bytes / (ms * 1e-3);
-                ring->link_bytes_per_s = rate > ring->link_bytes_per_s ? rate : ring->link_bytes_per_s;
-            }
-        }
+        measure_curve(engine, largest, begin, end);
         (void)ov_cu->cuEventDestroy_v2(end);
     }
     (void)ov_cu->cuEventDestroy_v2(begin);

@@ -35,9 +35,10 @@ void ov_meter_wait_end(struct ov_unit *unit, CUstream stream);
 /* Counts how long that took; when the unit is about to be loaded again. */
 void ov_meter_account(struct ov_ring *ring, struct ov_unit *unit);
 
-/* Sets ring->link_bytes_per_s, if it is not known yet: the link as copies from masters see it, the largest streamed
- * unit, again and again, one copy queued behind the other as in steady state; the first, before the clock starts, hides
- * that the host needs time to queue them. Best of two. */
+/* Sets ring->rate and ring->link_bytes_per_s, the best of them, if they are not known yet: the link as copies from
+ * masters see it, by the size of the copy, in powers of two up to the largest streamed unit and 64 MiB, and that unit's
+ * own. Each size again and again, one copy queued behind the other as in steady state; the first, before the clock
+ * starts, hides that the host needs time to queue them. Best of two. In an exclusive section. */
 void ov_meter_link(struct ov_engine *engine);
 
 #endif

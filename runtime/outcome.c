@@ -4,6 +4,7 @@
 
 #include "engine.h"
 #include "log.h"
+#include "propose.h"
 
 void ov_outcome_verify(struct ov_engine *engine)
 {
@@ -30,6 +31,20 @@ void ov_outcome_verify(struct ov_engine *engine)
     }
     ov_log(wrong == 0 ? OV_LOG_INFO : OV_LOG_ERROR, "device %d: %zu pages of host masters verified, %zu differ",
            engine->device, checked, wrong);
+}
+
+void ov_outcome_predict(struct ov_engine *engine)
+{
+    struct ov_plan_score score;
+    if (!ov_propose_standing(engine, &score, NULL)) {
+        return;
+    }
+    engine->last_plan.copies_s = score.link_s;
+    engine->last_plan.predicted_s = score.cycle_s;
+    ov_log(OV_LOG_INFO,
+           "device %d, plan %u: a pass computes %.3f ms (spread %.1f %%), copies %.3f ms, predicted %.3f ms",
+           engine->device, engine->plans, engine->timed.compute_s * 1e3, engine->timed.spread * 100, score.link_s * 1e3,
+           score.cycle_s * 1e3);
 }
 
 void ov_outcome_report(struct ov_engine *engine, const struct ov_plan *plan)
@@ -64,6 +79,7 @@ void ov_outcome_report(struct ov_engine *engine, const struct ov_plan *plan)
            engine->device, engine->plans, engine->last_plan.resident * mib, engine->last_plan.streamed * mib,
            engine->last_plan.host * mib, engine->ring.pages * (unsigned)mib, engine->learn.runs.cycle_length,
            engine->ring.link_bytes_per_s * 1e-9);
+    ov_outcome_predict(engine);
     ov_density_sum_up(engine);
     if (engine->last_plan.in_part > 0) {
         ov_log(OV_LOG_INFO,

@@ -11,6 +11,8 @@ struct ov_plan;
 
 /* Counts what stands where into engine->last_plan, which may be less than was planned, and logs it. */
 void ov_outcome_report(struct ov_engine *engine, const struct ov_plan *plan);
+/* What a pass takes under the plan as it stands, where computation was timed; into engine->last_plan and to the log. */
+void ov_outcome_predict(struct ov_engine *engine);
 /* OVERSHOT_VERIFY: the masters, as they arrive in the ring, are what was on the device when it was hashed. An error is
  * logged if not. */
 void ov_outcome_verify(struct ov_engine *engine);

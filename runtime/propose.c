@@ -1,10 +1,10 @@
 #include "propose.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine.h"
-#include "log.h"
 
 /* Computation is guessed here: a ring of less than two units, which stakes much on it, has to save a good deal. */
 #define SHALLOW_WORTH 0.05
@@ -168,20 +168,24 @@ static unsigned scale_rates(const struct ov_ring *ring, struct ov_plan_rate rate
     return ring->rate_count;
 }
 
-static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
+/* What the planner is told of the program, and what of that is only there for it. */
+struct question {
+    struct ov_plan_input input;
+    struct ov_plan_unit *unit;
+    double *assumed_s;
+    struct ov_plan_rate rate[OV_RATES];
+    double share; /* that computation is guessed by; 0: it was timed */
+};
+
+static void free_question(struct question *question)
+{
+    free(question->unit);
+    free(question->assumed_s);
+}
+
+static void describe_units(const struct ov_engine *engine, struct ov_plan_unit *unit)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    const bool timed = runs->compute_s != NULL;
-    struct ov_plan_rate rate[OV_RATES];
-    struct ov_plan_unit *unit = calloc(runs->count + 1, sizeof *unit);
-    double *assumed_s = calloc(runs->cycle_length + 1, sizeof *assumed_s);
-    if (unit == NULL || assumed_s == NULL) {
-        free(unit);
-        free(assumed_s);
-        return false;
-    }
-    const double link = link_pages_per_s(&engine->ring);
-    const double share = timed ? 0 : assume_times(runs, budget_pages, link, assumed_s);
     for (uint32_t i = 0; i < runs->count; i++) {
         unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
         uint8_t marks = 0; /* put on since the study */
@@ -194,8 +198,24 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
             unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
         }
     }
-    struct ov_plan_input input = {
-        .unit = unit,
+}
+
+/* False: memory ran out, and there is nothing to free. */
+static bool ask(const struct ov_engine *engine, uint32_t budget_pages, struct question *question)
+{
+    const struct ov_runs *runs = &engine->learn.runs;
+    const bool timed = runs->compute_s != NULL;
+    const double link = link_pages_per_s(&engine->ring);
+    *question = (struct question){.unit = calloc(runs->count + 1, sizeof *question->unit),
+                                  .assumed_s = calloc(runs->cycle_length + 1, sizeof *question->assumed_s)};
+    if (question->unit == NULL || question->assumed_s == NULL) {
+        free_question(question);
+        return false;
+    }
+    question->share = timed ? 0 : assume_times(runs, budget_pages, link, question->assumed_s);
+    describe_units(engine, question->unit);
+    question->input = (struct ov_plan_input){
+        .unit = question->unit,
         .unit_count = runs->count,
         .cycle = runs->cycle,
         .cycle_length = runs->cycle_length,
@@ -208,25 +228,65 @@ static bool make_plan(struct ov_engine *engine, uint32_t budget_pages, struct ov
                                   ? 0
                                   : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
         .link_pages_per_s = link,
-        .rate = rate,
-        .rate_count = scale_rates(&engine->ring, rate),
-        .compute_s = timed ? runs->compute_s : assumed_s,
+        .rate = question->rate,
+        .rate_count = scale_rates(&engine->ring, question->rate),
+        .compute_s = timed ? runs->compute_s : question->assumed_s,
         .stretch = timed ? runs->stretch : NULL,
         .strategy = (enum ov_plan_strategy)ov_opt.strategy.word,
         .nth = ov_opt.strategy.number,
+        /* What costs nothing is not known before passes were timed. */
+        .mode = timed && ov_opt.mode == OV_OPT_MODE_LATENCY ? OV_PLAN_LATENCY : OV_PLAN_MEMORY,
+        .slowdown = ov_opt.slowdown / 100,
         .worth = timed ? 0 : SHALLOW_WORTH,
     };
-    if (ov_opt.mode == OV_OPT_MODE_LATENCY && !timed) { /* what costs nothing is not known then */
-        ov_log_once(OV_LOG_WARN,
-                    "OVERSHOT_MODE=latency: passes are not timed, so weights fill the budget as in mode memory");
-    }
-    bool made = plan_robustly(&input, plan, share);
+    return true;
+}
+
+static bool make_plan(const struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
+{
+    struct question question;
+    bool made = ask(engine, budget_pages, &question);
     if (made) {
-        deepen(&input, unit, plan, share);
+        made = plan_robustly(&question.input, plan, question.share);
+        if (made) {
+            deepen(&question.input, question.unit, plan, question.share);
+        }
+        free_question(&question);
     }
-    free(assumed_s);
-    free(unit);
     return made;
+}
+
+bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan, struct ov_plan_score *score,
+                      double *stall_s)
+{
+    struct question question;
+    if (engine->learn.runs.compute_s == NULL || !ask(engine, 0, &question)) {
+        return false;
+    }
+    struct ov_plan as_run = *plan;
+    as_run.hold_stretch = HUGE_VAL; /* copies are never held back here */
+    bool done = ov_plan_simulate(&question.input, &as_run, score, stall_s);
+    free_question(&question);
+    return done;
+}
+
+bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *score, double *stall_s)
+{
+    const struct ov_runs *runs = &engine->learn.runs;
+    const struct ov_ring *ring = &engine->ring;
+    struct ov_plan plan = {.place = calloc((size_t)runs->count + 1, sizeof *plan.place),
+                           .unit_count = runs->count,
+                           .ring_pages = ring->pages};
+    bool same = plan.place != NULL && ring->unit_count == runs->count;
+    for (uint32_t i = 0; i < runs->count && same; i++) {
+        const struct ov_unit *unit = &ring->unit[i];
+        same = unit->first == runs->item[i].first && unit->pages == runs->item[i].pages;
+        plan.place[i] = (struct ov_plan_place){
+            .pages = unit->pages, .ring_page = unit->ring_page, .tier = unit->tier, .sparse = unit->sparse};
+    }
+    same = same && ov_propose_score(engine, &plan, score, stall_s);
+    free(plan.place);
+    return same;
 }
 
 static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_pages)

@@ -26,4 +26,10 @@ bool ov_is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, ui
  * more. False: memory ran out, and *plan need not be freed. */
 bool ov_propose(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan);
 
+/* What a cycle takes under a plan for the units that there are, and under the plan as it stands, with the times that
+ * were measured. stall_s: as for ov_plan_simulate. False: there are none, or the units are others by now. */
+bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan, struct ov_plan_score *score,
+                      double *stall_s);
+bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *score, double *stall_s);
+
 #endif

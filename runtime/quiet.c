@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "log.h"
 #include "record.h"
+#include "retime.h"
 #include "runtime.h"
 #include "steer.h"
 
@@ -55,13 +56,13 @@ static bool study(struct ov_engine *engine)
     bool studied = ov_learn_study(engine);
     if (engine->learn.confirmed) {
         engine->learn.confirmed = engine->learning = false;
-        atomic_store(&engine->learning_now, false);
+        ov_engine_look(engine);
         ov_record(engine); /* more may be known of kernels */
         return false;
     }
     if (!studied && !engine->over_budget && engine->learn.launches > QUIET_LAUNCHES) {
         engine->learning = false; /* no need yet, and no clear picture: not worth the cost */
-        atomic_store(&engine->learning_now, false);
+        ov_engine_look(engine);
         return false;
     }
     if (!studied && engine->over_budget && engine->learn.attempts == PATIENCE_LOOKS) {
@@ -73,7 +74,7 @@ static bool study(struct ov_engine *engine)
     bool planned = studied && ov_plan_and_convert(engine, 0, 0);
     if (planned || engine->learn.settled) { /* a period may yet show */
         engine->learning = engine->learn.settled && engine->learn.attempts < 2 * OV_PATIENCE;
-        atomic_store(&engine->learning_now, engine->learning);
+        ov_engine_look(engine);
         engine->replan_soon = engine->replan_soon && !planned;
     }
     return planned;
@@ -136,16 +137,17 @@ static void attend(struct ov_engine *engine)
     ov_density_quiet(engine);
     ov_record_quiet(engine);
     enum work work = due(engine);
-    bool replan = wants_replan(engine);
+    bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
+    bool off = !timed && ov_pace_is_off(&engine->ring.pace);
     pthread_mutex_unlock(&engine->lock);
-    if (work == NOTHING && !replan) {
+    if (work == NOTHING && !replan && !timed && !off) {
         return;
     }
     uint64_t begin = ov_now_ns();
     (void)ov_exclusive_begin(engine, &section);
     if (!section.idle) {
         work = NOTHING;
-        replan = false;
+        replan = timed = off = false;
     }
     if (work == RECALL) {
         bool planned = recall(engine);
@@ -157,9 +159,17 @@ static void attend(struct ov_engine *engine)
     } else if (work == LOOK) {
         (void)ov_learn_hash(engine);
     }
+    if (timed && engine->watches == 0) {
+        replan = ov_retime(engine, spare_pages(engine)) || replan;
+    }
     if (replan && engine->watches == 0) {
         engine->replan_soon = engine->slack = false;
         (void)ov_plan_and_convert(engine, 0, spare_pages(engine));
+    }
+    if (off && !replan) {
+        ov_log(OV_LOG_INFO, "device %d: passes take another time than was planned for: they are timed anew",
+               engine->device);
+        ov_profiler_begin(engine, true);
     }
     atomic_store(&engine->overdue, 0);
     engine->looked_at_ns = ov_now_ns();

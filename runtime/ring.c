@@ -318,6 +318,9 @@ static CUresult make_visible(struct ov_ring *ring, uint32_t index, CUstream stre
         }
         lane->seen = unit->load;
         ring->counts.waits++;
+        if (__builtin_expect(unit->paced != OV_PACED_NOT, 0)) {
+            ov_pace_pass(&ring->pace, unit, stream);
+        }
     }
     return result;
 }

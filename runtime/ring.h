@@ -37,6 +37,7 @@
 #include "arena.h"
 #include "event_pool.h"
 #include "meter.h"
+#include "pace.h"
 #include "plan.h"
 #include "runtime.h"
 #include "timetable.h"
@@ -65,6 +66,7 @@ struct ov_unit {
     bool loaded;
     bool on_trial; /* a launch that may write it has it: mapped writable, held until that is judged (watch.h) */
     bool stuck;    /* ... and cannot be given back, because the driver refuses: whoever needs its place gets an error */
+    uint8_t paced; /* enum ov_paced */
     bool timed;    /* asked and got were recorded for this load */
     bool copied;   /* sent and came were recorded for this load, and no touch has taken them yet */
     bool by_graph; /* brought by the graph that had the ring last: ring->turned stands for `ready` */
@@ -138,6 +140,7 @@ struct ov_ring {
     struct ov_event_pool plain, timed;
     struct ov_meter meter;
     struct ov_timetable timetable;
+    struct ov_pace pace;
     double link_bytes_per_s;            /* measured when the first plan was made, */
     struct ov_plan_rate rate[OV_RATES]; /* ... and by size of the copy, ascending */
     unsigned rate_count;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # predict.sh LIBRARY DRIVER STACK TOOL BUDGET LAYERS SIZES OPS [VARIABLE=VALUE...] : what `overshot plan` says of a
-# program's pass against what the simulated driver's clock says of it, after the library has made its own plan. They may
-# differ by 2 %. SIZES, in MiB, are taken in turn by the layers; OPS are operations for each byte of weight.
+# program's pass against what the simulated driver's clock says of it, after the library has made its own plan, for a guess.
+# They may differ by 2 %. SIZES, in MiB, are taken in turn by the layers; OPS are operations for each byte of weight.
 set -eu
 library=$1 driver=$2 stack=$3 tool=$4 budget=$5 layers=$6 sizes=$7 ops=$8
 shift 8
@@ -16,7 +16,7 @@ number() { # KEY FILE
 # Load, discovery and the end of the program cancel out.
 list=$(echo "$sizes" | sed 's/,/M,/g')M
 for passes in 6 8; do
-    env "$@" SIM_REPORT="$work/$passes" OVERSHOT_BUDGET="$budget" OVERSHOT_SUMMARY=1 LD_PRELOAD="$library" \
+    env "$@" OVERSHOT_PROFILE_CYCLES=0 SIM_REPORT="$work/$passes" OVERSHOT_BUDGET="$budget" OVERSHOT_SUMMARY=1 LD_PRELOAD="$library" \
         LD_LIBRARY_PATH="$driver" "$stack" --layers "$layers" --sizes "$list" --passes "$passes" --ops "$ops" \
         >"$work/output" 2>&1 || {
         cat "$work/output" >&2

@@ -1,0 +1,20 @@
+/*
+ * retime.h - from the times of passes (profiler.h) to the plan: what was measured takes the place of what was guessed.
+ *
+ * Of each interval the median of its passes counts; the few that could not be timed are taken to compute as the others
+ * do for their bytes. The plan that stands is changed only if another, simulated with the same times, would be faster
+ * by 3 % and by half of what passes differ in, or in mode latency smaller by 3 %: a conversion costs some passes.
+ */
+#ifndef OV_RETIME_H
+#define OV_RETIME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ov_engine;
+
+/* Takes the profiler's times, which are complete, and ends it. In an exclusive section. True: another plan is worth it,
+ * to be made with up to `spare_pages` left free. Else the one that stands stays, and what it takes is told anew. */
+bool ov_retime(struct ov_engine *engine, uint32_t spare_pages);
+
+#endif

@@ -1,0 +1,178 @@
+#!/bin/sh
+# timed.sh LIBRARY DRIVER STACK TOOL CASE : what the library finds out about a program's passes and the link, what it
+# predicts from that, and what it does with it, against the clock of the simulated driver. Exit status 0 or 1.
+set -eu
+library=$1 driver=$2 stack=$3 tool=$4 case=$5
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# 12 weights, 96 MiB: large enough that what a pass takes of the host's time is little.
+layers=12 sizes=8,4,12
+hbm=4000 tflops=50 # SIM_HBM_GBPS, SIM_TFLOPS
+
+die() {
+    echo "$*" >&2
+    [ ! -e "$work/log" ] || grep -v 'MiB at' "$work/log" | tail -n 20 >&2
+    exit 1
+}
+
+# program BUDGET OPS PASSES [VARIABLE=VALUE...] [-- OPTION...] : runs it; $work/log, /report, /profile/*
+program() {
+    budget=$1 ops=$2 passes=$3
+    shift 3
+    variables=
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        variables="$variables $1"
+        shift
+    done
+    [ $# = 0 ] || shift
+    rm -rf "$work/log" "$work/profile"
+    # shellcheck disable=SC2086 # variables are words
+    env OVERSHOT_BUDGET="$budget" OVERSHOT_LOG=debug OVERSHOT_LOG_FILE="$work/log" OVERSHOT_PROFILE_DIR="$work/profile" \
+        SIM_REPORT="$work/report" $variables LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" \
+        "$stack" --layers $layers --sizes "$(echo $sizes | sed 's/,/M,/g')M" --ops "$ops" --passes "$passes" "$@" \
+        >"$work/output" 2>&1 || die "$(cat "$work/output")"
+}
+
+number() { # KEY FILE
+    grep -o "\"$1\": *[0-9.]*" "$2" | head -n 1 | grep -o '[0-9.]*$' || echo 0
+}
+
+# pass_ms FROM TO BUDGET OPS [...] : of passes FROM to TO; everything else cancels out.
+pass_ms() {
+    from=$1 to=$2 budget=$3 ops=$4
+    shift 4
+    program "$budget" "$ops" "$from" "$@"
+    begin=$(number virtual_ns "$work/report")
+    program "$budget" "$ops" "$to" "$@"
+    awk -v a="$begin" -v b="$(number virtual_ns "$work/report")" -v n=$((to - from)) \
+        'BEGIN { printf "%.6f", (b - a) / n / 1e6 }'
+}
+
+# told WORD : the number before it in the last line that tells times, "computes X ms", "predicted X ms"
+told() {
+    sed -n "s/.*a pass computes .*/&/p" "$work/log" | tail -n 1 | sed -n "s/.*$1 \([0-9.]*\) ms.*/\1/p"
+}
+
+plans() {
+    grep -c ', plan [0-9]*: .* resident' "$work/log" || :
+}
+
+within() { # PERCENT A B WHAT
+    awk -v limit="$1" -v a="$2" -v b="$3" 'BEGIN { exit !(b > 0 && a / b < 1 + limit / 100 && a / b > 1 - limit / 100) }' ||
+        die "$4: $2 and $3 differ by more than $1 %"
+}
+
+# Each interval of the cycle but the last and the first: the program waits and begins anew.
+computes_what_kernels_take() {
+    program "$1" "$2" 14
+    tr -d ' \n' <"$(echo "$work"/profile/*)" | sed -n 's/.*"compute_us":\[\([^]]*\)\].*/\1/p' >"$work/times"
+    [ -s "$work/times" ] || die "budget $1: the profile has no times"
+    awk -F, -v sizes=$sizes -v ops="$2" -v hbm=$hbm -v tflops=$tflops -v layers=$layers '{
+        count = split(sizes, size, ",")
+        if (NF != layers) { print NF " intervals"; exit 1 }
+        for (i = 2; i < NF; i++) {
+            bytes = size[(i - 1) % count + 1] * 1048576
+            memory = bytes / hbm / 1e3
+            arithmetic = bytes * ops / tflops / 1e6
+            takes = 2 + (memory > arithmetic ? memory : arithmetic)
+            if ($i / takes > 1.01 || $i / takes < 0.99) { print "interval " i ": " $i " us, kernels: " takes; exit 1 }
+        }
+    }' "$work/times" || die "budget $1"
+}
+case_computation_is_what_kernels_take_at_20_percent() { computes_what_kernels_take 22M 700; }
+case_computation_is_what_kernels_take_at_40_percent() { computes_what_kernels_take 41M 700; }
+case_computation_is_what_kernels_take_at_60_percent() { computes_what_kernels_take 60M 700; }
+case_computation_is_what_kernels_take_at_80_percent() { computes_what_kernels_take 79M 700; }
+
+# Of a copy that waits, the prediction counts the 10 us until it starts on a GPU; the simulated one does without them.
+takes_what_is_predicted() {
+    sizes=16,8,24
+    measured=$(pass_ms 10 14 "$@")
+    within 2 "$(told predicted)" "$measured" "budget $1, predicted and measured"
+}
+case_passes_take_what_is_predicted_at_20_percent() { takes_what_is_predicted 40M 500; }
+case_passes_take_what_is_predicted_at_40_percent() { takes_what_is_predicted 79M 500; }
+case_passes_take_what_is_predicted_at_60_percent() { takes_what_is_predicted 117M 500; }
+case_passes_take_what_is_predicted_at_80_percent() { takes_what_is_predicted 156M 500; }
+case_passes_take_what_is_predicted_when_computation_is_long() { takes_what_is_predicted 79M 1400; }
+
+# The curve of tests/sim/sim_clock.c.
+case_link_is_the_simulated_one() {
+    layers=4 sizes=64
+    program 150M 0 6
+    tr -d ' \n' <"$(echo "$work"/profile/*)" | sed -n 's/.*"link":\[\(.*\]\)\],"weights.*/\1/p' | sed 's/\],\[/\n/g; s/[][]//g' >"$work/link"
+    awk -F, 'BEGIN { n = split("2097152 51 16777216 53.8 67108864 54.9 268435456 55.3", point, " ") }
+    {
+        for (i = 3; i < n && $1 > point[i]; i += 2) { }
+        part = log($1 / point[i - 2]) / log(point[i] / point[i - 2])
+        gbps = point[i - 1] + part * (point[i + 1] - point[i - 1])
+        if ($2 / gbps > 1.01 || $2 / gbps < 0.99) { print $1 " bytes: " $2 " GB/s, simulated: " gbps; exit 1 }
+    }
+    END { if (NR < 6) { print NR " sizes"; exit 1 } }' "$work/link" || die "$(cat "$work/link")"
+}
+
+# A plan made for a guess gives way to a better one as soon as times are known.
+case_times_lead_to_a_better_plan() {
+    layers=15 sizes=16,8,24
+    guessed=$(pass_ms 10 14 190M 400 OVERSHOT_PROFILE_CYCLES=0)
+    timed=$(pass_ms 10 14 190M 400)
+    [ "$(plans)" = 2 ] || die "$(plans) plans"
+    awk -v a="$timed" -v b="$guessed" 'BEGIN { exit !(a < 0.97 * b) }' || die "$timed ms with times, $guessed without"
+}
+
+# As much is streamed as costs nothing.
+case_mode_latency_gives_memory_back() {
+    before=$(pass_ms 10 14 62M 900)
+    after=$(pass_ms 10 14 62M 900 OVERSHOT_MODE=latency)
+    within 1 "$after" "$before" "a pass in mode latency"
+    held=$(sed -n 's/.*, plan [0-9]*: \([0-9]*\) MiB of weights resident.* ring \([0-9]*\) MiB.*/\1 \2/p' "$work/log" |
+        tail -n 1 | awk '{ print $1 + $2 }')
+    [ "${held:-1000}" -le 48 ] || die "weights and ring hold ${held:-?} MiB of 58"
+}
+
+case_mode_latency_keeps_what_it_needs() {
+    before=$(pass_ms 10 14 62M 300)
+    after=$(pass_ms 10 14 62M 300 OVERSHOT_MODE=latency)
+    within 1 "$after" "$before" "a pass in mode latency"
+}
+
+# calls [VARIABLE=VALUE] : "FUNCTION number" of passes 10 to 14
+calls() {
+    for passes in 10 14; do
+        program 41M 500 $passes "$@"
+        tr -d ' ",' <"$work/report" | sed -n 's/^\(cu[A-Za-z0-9_]*\):/\1 /p' | sort >"$work/calls.$passes"
+    done
+    join "$work/calls.10" "$work/calls.14" | awk '{ print $1, $3 - $2 }'
+}
+# But one span a pass, to see whether passes still take what they took (runtime/pace.h).
+case_little_is_timed_afterwards() {
+    calls OVERSHOT_PROFILE_CYCLES=0 >"$work/off"
+    calls >"$work/on"
+    [ -s "$work/off" ] || die "no calls"
+    join -a 2 "$work/off" "$work/on" | awk '{ print $1, (NF > 2 ? $3 - $2 : $2) }' | grep -v ' 0$' >"$work/more"
+    printf '%s\n' 'cuEventElapsedTime 4' 'cuEventRecord 8' 'cuStreamQuery 4' | diff - "$work/more" >&2 ||
+        die "other calls in four passes than two events, a query and a time each"
+}
+
+case_none_are_taken_if_none_are_wanted() {
+    program 41M 500 14 OVERSHOT_PROFILE_CYCLES=0
+    if grep -q 'a pass computes' "$work/log" || grep -q '"compute_us"' "$work"/profile/*; then
+        die "times"
+    fi
+}
+
+# Two kinds of pass in turn: a plan for each that comes along would never end.
+case_alternating_passes_keep_their_plan() {
+    sizes=4,2,6
+    program 30M 500 200 -- --order alternate
+    [ "$(plans)" -le 4 ] || die "$(plans) plans in 200 passes"
+}
+
+# Three streams at once: what cannot be told apart is not made up.
+case_streams_side_by_side() {
+    sizes=4,2,6
+    program 30M 500 40 -- --lanes 3 --streams 3
+    [ "$(plans)" -le 3 ] || die "$(plans) plans in 40 passes"
+}
+
+"case_$case"
