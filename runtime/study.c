@@ -489,7 +489,6 @@ bool ov_learn_study(struct ov_engine *engine)
         return false;
     }
     if (ov_recall_ends(engine, &study.runs)) {
-        learn->studied = learn->head++;
         ov_study_end(&study);
         return false;
     }
