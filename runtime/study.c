@@ -419,6 +419,47 @@ CUresult ov_learn_look_again(struct ov_engine *engine)
     return result;
 }
 
+static bool same_run(const struct ov_run *a, const struct ov_run *b)
+{
+    return a->begin == b->begin && a->end == b->end;
+}
+
+/* Whether both go through the same units, the one `shift` touches ahead of the other. */
+static bool same_cycle(const struct ov_runs *a, const struct ov_runs *b, size_t shift)
+{
+    size_t i = 0;
+    while (i < a->cycle_length && same_run(&a->item[a->cycle[i]], &b->item[b->cycle[(i + shift) % b->cycle_length]])) {
+        i++;
+    }
+    return i == a->cycle_length;
+}
+
+static double *turned(const double *times, size_t count, size_t shift)
+{
+    double *copy = times != NULL ? calloc(count, sizeof *copy) : NULL;
+    for (size_t i = 0; copy != NULL && i < count; i++) {
+        copy[i] = times[(i + shift) % count];
+    }
+    return copy;
+}
+
+/* A cycle that was timed and comes out again, from wherever it begins now, keeps its times. */
+static void keep_times(struct ov_runs *runs, const struct ov_runs *old)
+{
+    const size_t length = runs->cycle_length;
+    size_t shift = 0;
+    if (old->compute_s == NULL || !runs->periodic || old->cycle_length != length) {
+        return;
+    }
+    while (shift < length && !same_cycle(runs, old, shift)) {
+        shift++;
+    }
+    if (shift < length) {
+        runs->compute_s = turned(old->compute_s, length, shift);
+        runs->stretch = turned(old->stretch, length, shift);
+    }
+}
+
 bool ov_study_begin(struct ov_study *study)
 {
     return load_log(study) && count_addresses(study);
@@ -463,11 +504,11 @@ bool ov_learn_study(struct ov_engine *engine)
         return false;
     }
     if (ov_recall_ends(engine, &study.runs)) {
-        learn->studied = learn->head++;
         ov_study_end(&study);
         return false;
     }
     learn->settled = !clear;
+    keep_times(&study.runs, &learn->runs);
     ov_runs_free(&learn->runs);
     learn->fresh = true;
     learn->studied = learn->head++; /* so that what changes later is seen to have changed later */
