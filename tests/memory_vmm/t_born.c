@@ -77,7 +77,7 @@ static void work(int passes)
 static void work_until_streamed(void)
 {
     be_looked_at();
-    for (int pass = 0; pass < 24 && rig_streamed_mib() < 12; pass++) {
+    for (int pass = 0; pass < 96 && rig_streamed_mib() < 12; pass++) {
         work(1);
     }
 }
