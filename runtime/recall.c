@@ -222,6 +222,15 @@ static void presume_used(struct ov_engine *engine, const struct ov_profile *prof
     }
 }
 
+static void take_times(struct ov_engine *engine)
+{
+    const struct ov_runs *runs = &engine->learn.runs;
+    engine->timed.compute_s = engine->timed.spread = 0;
+    for (size_t i = 0; i < runs->cycle_length && runs->compute_s != NULL; i++) {
+        engine->timed.compute_s += runs->compute_s[i];
+    }
+}
+
 static void take_speeds(struct ov_engine *engine, const struct ov_profile *profile)
 {
     struct ov_ring *ring = &engine->ring;
@@ -233,8 +242,8 @@ static void take_speeds(struct ov_engine *engine, const struct ov_profile *profi
         ring->rate[i] = (struct ov_plan_rate){(double)profile->rate[i].bytes / (double)OV_PAGE_BYTES,
                                               profile->rate[i].gb_per_s * 1e9 / (double)OV_PAGE_BYTES};
     }
-    ring->rate_count = (unsigned)profile->rate_count;
-    engine->recall.rated = true;
+    ring->rate_count = engine->recall.rate_count = (unsigned)profile->rate_count;
+    memcpy(engine->recall.rate, ring->rate, sizeof ring->rate);
 }
 
 /* The candidate's picture becomes that of a study that was just made. */
@@ -257,6 +266,7 @@ static void take(struct ov_engine *engine, const struct ov_candidate *candidate,
         learn->memo[runs->item[i].first].sparse = runs->item[i].sparse;
     }
     presume_used(engine, &candidate->profile);
+    take_times(engine);
     take_speeds(engine, &candidate->profile);
     ov_verdicts_take(candidate->profile.kernel, candidate->profile.kernel_count);
 }
@@ -381,37 +391,43 @@ void ov_recall_doubt(struct ov_engine *engine, const struct ov_kernel *kernel)
     ov_engine_learn(engine);
 }
 
-/* What the profile says of copies of that size. */
-static double known_bytes_per_s(const struct ov_ring *ring, uint32_t pages)
+static double bytes_per_s(const struct ov_plan_rate *rate, unsigned count, double pages)
 {
     unsigned at = 0;
-    while (at + 1 < ring->rate_count && ring->rate[at].pages < pages) {
+    while (at + 1 < count && rate[at].pages < pages) {
         at++;
     }
-    return ring->rate[at].pages_per_s * (double)OV_PAGE_BYTES;
+    return rate[at].pages_per_s * (double)OV_PAGE_BYTES;
+}
+
+static void drop_times(struct ov_engine *engine)
+{
+    struct ov_runs *runs = &engine->learn.runs;
+    bool timed_anew = ov_opt.profile_cycles > 0; /* and planned by that */
+    engine->replan_soon = engine->replan_soon || (runs->compute_s != NULL && !timed_anew);
+    free(runs->compute_s);
+    free(runs->stretch);
+    runs->compute_s = runs->stretch = NULL;
+    engine->timed.compute_s = 0;
 }
 
 void ov_recall_check_link(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
-    uint32_t largest = 0;
-    for (uint32_t i = 0; i < ring->unit_count; i++) {
-        bool streamed = ring->unit[i].tier == OV_TIER_STREAMED;
-        largest = streamed && ring->unit[i].pages > largest ? ring->unit[i].pages : largest;
-    }
-    if (!engine->recall.rated || ring->link_bytes_per_s <= 0 || largest == 0) {
+    struct ov_recall *recall = &engine->recall;
+    if (recall->rate_count == 0 || ring->rate_count == 0 || ring->link_bytes_per_s <= 0) {
         return;
     }
-    const double known = known_bytes_per_s(ring, largest), here = ring->link_bytes_per_s;
-    engine->recall.rated = false;
+    const double pages = ring->rate[ring->rate_count - 1].pages;
+    const double here = bytes_per_s(ring->rate, ring->rate_count, pages);
+    const double known = bytes_per_s(recall->rate, recall->rate_count, pages);
     if (here <= known * LINK_TOLERANCE && known <= here * LINK_TOLERANCE) {
-        return;
+        memcpy(ring->rate, recall->rate, sizeof ring->rate);
+        ring->rate_count = recall->rate_count;
+    } else {
+        ov_log(OV_LOG_INFO, "device %d: the link copies %.1f GB/s, not %.1f as in the profile: its times are not used",
+               engine->device, here * 1e-9, known * 1e-9);
+        drop_times(engine);
     }
-    ov_log(OV_LOG_INFO, "device %d: the link copies %.1f GB/s, not %.1f as in the profile: its times are not used",
-           engine->device, here * 1e-9, known * 1e-9);
-    ring->rate_count = 0;
-    engine->replan_soon = engine->replan_soon || engine->learn.runs.compute_s != NULL;
-    free(engine->learn.runs.compute_s);
-    free(engine->learn.runs.stretch);
-    engine->learn.runs.compute_s = engine->learn.runs.stretch = NULL;
+    recall->rate_count = 0;
 }

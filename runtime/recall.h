@@ -36,6 +36,7 @@
 #include <stdint.h>
 
 #include "profile.h"
+#include "ring.h"
 
 #define OV_CANDIDATES 16u
 
@@ -52,13 +53,14 @@ struct ov_candidate {
 struct ov_recall {
     struct ov_candidate *candidate; /* newest first */
     unsigned count;
-    unsigned attempts;      /* memory was compared */
-    uint32_t seen_ordinal;  /* what there was at the last attempt: allocations, ... */
-    uint64_t seen_bytes;    /* ... bytes uploaded, ... */
-    uint32_t seen_launches; /* ... launches */
-    uint32_t waited_since;  /* 1 + launches when one was found that a larger one may yet replace */
-    bool later;             /* the last attempt found one that only wants for launches */
-    bool rated;             /* what is known of the link's speed is a profile's */
+    unsigned attempts;                  /* memory was compared */
+    uint32_t seen_ordinal;              /* what there was at the last attempt: allocations, ... */
+    uint64_t seen_bytes;                /* ... bytes uploaded, ... */
+    uint32_t seen_launches;             /* ... launches */
+    uint32_t waited_since;              /* 1 + launches when one was found that a larger one may yet replace */
+    bool later;                         /* the last attempt found one that only wants for launches */
+    struct ov_plan_rate rate[OV_RATES]; /* the link's speed in the profile that was taken, until it was measured */
+    unsigned rate_count;
 };
 
 /* Reads the candidates. */
@@ -74,7 +76,8 @@ bool ov_recall_adopt(struct ov_engine *engine);
 bool ov_recall_ends(struct ov_engine *engine, const struct ov_runs *runs);
 /* The kernel computes addresses, and was not known to. In an exclusive section. */
 void ov_recall_doubt(struct ov_engine *engine, const struct ov_kernel *kernel);
-/* After the link was measured: a profile's times are of no use on one that is much slower or faster. */
+/* After the link was measured: a profile's times are of no use on one that is much slower or faster; else its speeds
+ * stay, so that plans, and the file, are what they were. */
 void ov_recall_check_link(struct ov_engine *engine);
 
 /* recall_match.c. Forms *runs of the candidate: OV_RECALL_ALL. Else *runs is untouched. */

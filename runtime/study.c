@@ -107,6 +107,15 @@ static bool touched_inside(const struct ov_study *study, uint64_t begin, uint64_
 
 /* ---- runs ---- */
 
+/* Launches passed exactly that address, again and again, while all was stable. */
+static bool used_from(struct ov_study *study, uint64_t address)
+{
+    uint32_t wanted = ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2;
+    uint32_t times = ov_study_times_touched(study, address);
+    study->undecided += times > 0 && times < wanted;
+    return times >= wanted;
+}
+
 /* Edges are (offset, began) pairs, ascending. */
 static bool boundary_trusted(struct ov_study *study, const struct ov_alloc *alloc, uint32_t edge)
 {
@@ -122,11 +131,7 @@ static bool boundary_trusted(struct ov_study *study, const struct ov_alloc *allo
         }
         ended = (earlier & 1) == 0;
     }
-    uint32_t wanted = ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2;
-    uint32_t times =
-        ended ? ov_study_times_touched(study, ov_page_address(&study->engine->arena, alloc->first) + offset) : 0;
-    study->undecided += times > 0 && times < wanted;
-    return times >= wanted;
+    return ended && used_from(study, ov_page_address(&study->engine->arena, alloc->first) + offset);
 }
 
 static bool add_run(struct ov_study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end)
@@ -185,16 +190,25 @@ static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t 
 static bool form_stretch(struct ov_study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t limit)
 {
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
-    for (uint32_t i = 0; i < alloc->edge_count; i++) {
-        uint64_t at = base + alloc->edge[i] / 2;
-        if (at > begin && at < limit && worth_ending(alloc, begin, at) && boundary_trusted(study, alloc, i)) {
+    size_t birth = ov_study_births_from(study, begin);
+    for (uint32_t i = 0;;) {
+        uint64_t edge = i < alloc->edge_count ? base + alloc->edge[i] / 2 : UINT64_MAX;
+        uint64_t born = birth < study->births ? study->birth[birth].address : UINT64_MAX;
+        uint64_t at = edge < born ? edge : born;
+        if (at >= limit) {
+            return add_run(study, alloc, begin, limit);
+        }
+        if (at > begin && worth_ending(alloc, begin, at) &&
+            ((at == edge && boundary_trusted(study, alloc, i)) ||
+             (at == born && ov_study_born_at(study, alloc, at) && used_from(study, at)))) {
             if (!add_run(study, alloc, begin, at)) {
                 return false;
             }
             begin = at;
         }
+        i += at == edge;
+        birth += at == born;
     }
-    return add_run(study, alloc, begin, limit);
 }
 
 static bool form_alloc(struct ov_study *study, const struct ov_alloc *alloc)
@@ -457,6 +471,7 @@ void ov_study_end(struct ov_study *study)
     free(study->place);
     free(study->run);
     free(study->exact);
+    free(study->birth);
     ov_runs_free(&study->runs);
 }
 
@@ -467,8 +482,8 @@ bool ov_learn_study(struct ov_engine *engine)
     learn->attempts++;
     ov_density_collect(engine); /* what the log says is complete then */
     bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS &&
-                ov_study_begin(&study) && form_runs(&study) && ov_study_keep_innocent(&study) &&
-                ov_study_judge_pairs(&study) && form_order(&study);
+                ov_study_begin(&study) && ov_study_find_births(&study) && form_runs(&study) &&
+                ov_study_keep_innocent(&study) && ov_study_judge_pairs(&study) && form_order(&study);
     if (done) {
         ov_study_mark_hidden(engine, &study.runs);
         ov_study_settle_marks(&study);
@@ -489,7 +504,6 @@ bool ov_learn_study(struct ov_engine *engine)
         return false;
     }
     if (ov_recall_ends(engine, &study.runs)) {
-        learn->studied = learn->head++;
         ov_study_end(&study);
         return false;
     }
