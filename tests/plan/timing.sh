@@ -105,11 +105,16 @@ case_graphs_in_pieces() {
 
 # The last plan is made at the very end: no pass is over under it.
 case_another_plan_keeps_the_old_table() {
-    program 13 --realloc 2 -- OVERSHOT_TIMING=3
-    plan=$(sed -n 's/^overshot: device 0: plan \([0-9]*\), the last.*/\1/p' "$work/errors")
-    plans=$(sed -n 's/.* \([0-9]*\) plans, .*/\1/p' "$work/errors")
-    [ "${plan:-$plans}" -lt "$plans" ] || die "plan ${plan:-none} of $plans"
-    [ "$(passes | wc -l)" = 3 ] || die "no passes"
+    for passes in 14 8 13 11 9 16; do # some end soon after a plan
+        program $passes --realloc 2 -- OVERSHOT_TIMING=3
+        plan=$(sed -n 's/^overshot: device 0: plan \([0-9]*\), the last.*/\1/p' "$work/errors")
+        plans=$(sed -n 's/.* \([0-9]*\) plans, .*/\1/p' "$work/errors")
+        if [ "${plan:-$plans}" -lt "$plans" ]; then
+            [ "$(passes | wc -l)" = 3 ] || die "no passes"
+            return
+        fi
+    done
+    die "plan ${plan:-none} of $plans"
 }
 
 # Nobody waits for the device: what it has not done in time is left out, and later passes are whole. At the end it has
