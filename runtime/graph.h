@@ -175,6 +175,9 @@ bool ov_graph_turn_make(struct ov_graph *graph);
 void ov_graph_turn_drop(struct ov_graph *graph);
 /* The same from outside of the lock. */
 void ov_graph_turn_end(struct ov_graph *graph);
+/* graph_timed.c: a clone with event nodes around its touches, to be launched once in place of what would be, if a pass
+ * is being timed; with the copies of its turn or without. NULL: none. */
+CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream);
 /* Another graph is about to be freed. */
 void ov_graph_turn_forget(struct ov_graph *graph, const struct ov_graph *gone);
 /* It is about to be launched, and what had the ring last is known. */

@@ -227,6 +227,62 @@ static void record(struct ov_graph *graph, CUstream stream)
     graph->recorded = ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
 }
 
+/* While passes are timed, a clone with events in it may run in place of what would. Under the engine's lock. */
+static void use_timed(struct ov_graph_launch *launch)
+{
+    struct ov_profiler *profiler = &launch->graph->engine->profiler;
+    CUgraphExec timed = NULL;
+    if (ov_profiler_on(profiler)) {
+        timed = launch->again ? NULL : ov_graph_timed(launch->graph, launch->stream);
+        if (timed == NULL) {
+            ov_profiler_lose(profiler);
+        }
+    }
+    launch->timed = timed != NULL;
+    launch->used = timed != NULL ? timed : launch->used;
+}
+
+static void use_own(struct ov_graph_launch *launch)
+{
+    struct ov_engine *engine = launch->graph->engine;
+    pthread_mutex_lock(&engine->lock);
+    if (ov_profiler_on(&engine->profiler)) {
+        ov_profiler_pause(&engine->profiler, launch->stream);
+        use_timed(launch);
+        ov_profiler_resume(&engine->profiler, launch->stream);
+    }
+    pthread_mutex_unlock(&engine->lock);
+}
+
+/* It gets the ring. OV_REFUSED: it cannot turn it, not now or not at all. OV_STALLED: *result is what the launch
+ * returns. */
+static enum ov_acquire use_turn(struct ov_graph_launch *launch, CUresult *result)
+{
+    struct ov_graph *graph = launch->graph;
+    struct ov_engine *engine = graph->engine;
+    pthread_mutex_lock(&engine->lock);
+    const bool profiled = ov_profiler_on(&engine->profiler);
+    if (profiled) {
+        ov_profiler_pause(&engine->profiler, launch->stream);
+    }
+    ov_graph_turn_notice(graph);
+    bool made = ov_graph_turn_make(graph);
+    enum ov_acquire acquired = made ? ov_ring_hand_over(engine, &graph->turn.ring, launch->stream) : OV_REFUSED;
+    if (acquired == OV_ACQUIRED) {
+        launch->turning = true;
+        launch->used = graph->turn.exec;
+        use_timed(launch);
+    } else if (acquired == OV_STALLED) {
+        ov_stall_say(engine);
+        *result = OV_STALL_ERROR;
+    }
+    if (profiled) {
+        ov_profiler_resume(&engine->profiler, launch->stream);
+    }
+    pthread_mutex_unlock(&engine->lock);
+    return acquired;
+}
+
 enum served { SERVED, AGAIN, BUSY };
 
 /* SERVED: the driver is to be called, or has been, or *result says why not. */
@@ -247,20 +303,11 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
         return *result != CUDA_SUCCESS || graph->way == OV_GRAPH_PLAIN ? SERVED : AGAIN;
     }
     enum ov_graph_way way = graph->way;
+    if (way == OV_GRAPH_PLAIN && engine != NULL && atomic_load(&engine->looking)) {
+        use_own(launch);
+    }
     if (way == OV_GRAPH_TURN) {
-        pthread_mutex_lock(&engine->lock);
-        ov_graph_turn_notice(graph);
-        bool made = ov_graph_turn_make(graph);
-        enum ov_acquire acquired = made ? ov_ring_hand_over(engine, &graph->turn.ring, launch->stream) : OV_REFUSED;
-        if (acquired == OV_STALLED) {
-            ov_stall_say(engine);
-            *result = OV_STALL_ERROR;
-        }
-        pthread_mutex_unlock(&engine->lock);
-        if (acquired == OV_ACQUIRED) {
-            launch->turning = true;
-            launch->used = graph->turn.exec;
-        }
+        enum ov_acquire acquired = use_turn(launch, result);
         if (acquired != OV_REFUSED) {
             return acquired == OV_BUSY ? BUSY : SERVED;
         }
@@ -281,7 +328,7 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
 {
     ov_gate_enter();
     launch->used = launch->exec;
-    launch->served = launch->turning = false;
+    launch->served = launch->turning = launch->timed = false;
     launch->graph = NULL;
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
         atomic_fetch_add_explicit(&ov_graphs_unseen, 1, memory_order_relaxed);
@@ -327,15 +374,15 @@ bool ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph != NULL ? graph->engine : NULL;
-    bool again =
-        launch->turning && result == CUDA_ERROR_OUT_OF_MEMORY && launch->used != launch->exec && !launch->again;
+    bool again = (launch->turning || launch->timed) && result == CUDA_ERROR_OUT_OF_MEMORY &&
+                 launch->used != launch->exec && !launch->again;
     if (launch->turning) {
         pthread_mutex_lock(&engine->lock);
         ov_ring_take_over(engine, &graph->turn.ring, launch->stream, result == CUDA_SUCCESS);
         if (result == CUDA_SUCCESS) {
             engine->ring.turned_by = graph;
         }
-        if (again) {
+        if (again && !launch->timed) {
             give_way(graph);
         }
         pthread_mutex_unlock(&engine->lock);

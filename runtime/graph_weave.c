@@ -79,7 +79,7 @@ static bool is_there(const struct ov_weave *m, const struct ov_element *from, co
 }
 
 /* Both exist. The driver refuses an edge that is there already, which an edge between what holds them may be. */
-static bool connect(struct ov_weave *m, struct ov_element from, struct ov_element to)
+bool ov_weave_connect(struct ov_weave *m, struct ov_element from, struct ov_element to)
 {
     uint32_t parent = from.parent;
     lift(m, &from, &to);
@@ -101,7 +101,7 @@ static bool depend(struct ov_weave *m, struct ov_element from, uint32_t parent)
 {
     struct ov_element copy = {NULL, parent, UINT32_MAX};
     lift(m, &from, &copy);
-    return copy.node == NULL && copy.index == UINT32_MAX ? push(&m->before, from) : connect(m, from, copy);
+    return copy.node == NULL && copy.index == UINT32_MAX ? push(&m->before, from) : ov_weave_connect(m, from, copy);
 }
 
 /* ---- copies ---- */
@@ -187,7 +187,7 @@ static bool load(struct ov_weave *m, uint32_t unit, uint32_t parent)
 
 static bool read(struct ov_weave *m, uint32_t unit, struct ov_element by)
 {
-    return (m->copy[unit].node == NULL || connect(m, m->copy[unit], by)) && push(&m->reader[unit], by);
+    return (m->copy[unit].node == NULL || ov_weave_connect(m, m->copy[unit], by)) && push(&m->reader[unit], by);
 }
 
 /* What is in the ring when the graph starts, as far as it is read. Nobody in this launch has read it yet. */
@@ -215,6 +215,7 @@ static bool add_all(struct ov_weave *m)
         }
         for (uint32_t i = 0; i < m->step[s].units && done; i++) {
             done = read(m, m->step[s].unit[i], reader);
+            m->brought[node->unit + i] = m->copy[m->step[s].unit[i]];
         }
     }
     for (; next < schedule->loads && done; next++) {
@@ -237,10 +238,11 @@ bool ov_weave_open(struct ov_weave *m)
     m->at = calloc((size_t)model->count + 1, sizeof *m->at);
     m->node = calloc((size_t)model->count + 1, sizeof *m->node);
     m->copy = calloc((size_t)ring->unit_count + 1, sizeof *m->copy);
+    m->brought = calloc((size_t)m->graph->units + 1, sizeof *m->brought);
     m->reader = calloc((size_t)ring->unit_count + 1, sizeof *m->reader);
     m->owner = calloc((size_t)ring->pages + 1, sizeof *m->owner);
-    if (m->step == NULL || m->at == NULL || m->node == NULL || m->copy == NULL || m->reader == NULL ||
-        m->owner == NULL) {
+    if (m->step == NULL || m->at == NULL || m->node == NULL || m->copy == NULL || m->brought == NULL ||
+        m->reader == NULL || m->owner == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < model->count; i++) {
@@ -263,6 +265,7 @@ void ov_weave_close(struct ov_weave *m)
     free(m->at);
     free(m->node);
     free(m->copy);
+    free(m->brought);
     free(m->owner);
     free(m->before.item);
     ov_graph_schedule_free(&m->schedule);

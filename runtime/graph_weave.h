@@ -42,6 +42,7 @@ struct ov_weave {
     CUgraphNode *node;          /* of work, as in the model */
     struct ov_element chain;    /* the last copy; node NULL: none yet */
     struct ov_element *copy;    /* per unit: its copy in this pass; node NULL: none */
+    struct ov_element *brought; /* of each entry of graph->unit[]: its copy; node NULL: it is there before */
     struct ov_elements *reader; /* per unit: that read what is in its place now */
     uint32_t *owner;            /* per ring page: 1 + unit */
     struct ov_elements before;  /* of the copy that is being made */
@@ -55,6 +56,8 @@ struct ov_weave {
 bool ov_weave_open(struct ov_weave *m);
 /* Makes work and node[], with the copies that `schedule` asks for. */
 bool ov_weave_make(struct ov_weave *m);
+/* One more dependency, between nodes of any of its graphs. */
+bool ov_weave_connect(struct ov_weave *m, struct ov_element from, struct ov_element to);
 /* Frees what is left; who takes work or node[] over sets them to NULL. */
 void ov_weave_close(struct ov_weave *m);
 

@@ -115,6 +115,7 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
         learn->last_address = address;
         if (kernel == NULL || ov_slot(kernel, touches->item[i].slot) != OV_SLOT_READER) {
             alloc->dirty = true;
+            alloc->unseen = alloc->unseen || alloc->reserved; /* weights may be written there while others are used */
         }
         learn->log[learn->head++ % OV_LOG_ENTRIES] =
             (struct ov_log_entry){.address = address,
@@ -153,6 +154,7 @@ static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov
             memo->written = true;
         }
         memo->hash = digest->hash;
+        memo->born = 0;
         memo->hashed = true;
         memo->since = engine->learn.head;
     }
@@ -220,6 +222,8 @@ void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, b
         next = next < end ? next : end;
         struct ov_memo *memo = &engine->learn.memo[ov_arena_page(&engine->arena, address)];
         memo->copied = true;
+        memo->filled = engine->learn.head;
+        memo->born = 0;
         if (from_copy) {
             uint64_t uploaded = memo->uploaded + (next - address);
             memo->uploaded = uploaded < OV_PAGE_BYTES ? (uint32_t)uploaded : (uint32_t)OV_PAGE_BYTES;

@@ -12,8 +12,19 @@
  * cycles, before profiling is given up. */
 #define SURPRISES 8u
 #define SOUGHT    16u
+/* Of a pass: two for each interval, four for each clone of a graph. */
+#define EVENTS(length) (2 * (length) + 2 + 4 * OV_PROFILER_GRAPHS)
 
 /* ---- life ---- */
+
+static void drop_graphs(struct ov_profiler *profiler)
+{
+    while (profiler->graphs > 0) {
+        profiler->graphs--;
+        (void)ov_cu->cuGraphExecDestroy(profiler->graph[profiler->graphs].exec);
+        (void)ov_cu->cuGraphDestroy(profiler->graph[profiler->graphs].graph);
+    }
+}
 
 static void give_back(struct ov_profiler *profiler, bool context_is_there)
 {
@@ -21,6 +32,9 @@ static void give_back(struct ov_profiler *profiler, bool context_is_there)
         if (profiler->event[i] != NULL) {
             (void)ov_cu->cuEventDestroy_v2(profiler->event[i]);
         }
+    }
+    if (context_is_there) {
+        drop_graphs(profiler);
     }
     free(profiler->cycle);
     free(profiler->sample);
@@ -48,7 +62,7 @@ static bool can_be_timed(const struct ov_engine *engine)
     const struct ov_runs *runs = &engine->learn.runs;
     return ov_opt.profile_cycles > 0 && !engine->profile_suspended && runs->periodic &&
            engine->ring.streamed_count > 0 && runs->cycle_length > 0 &&
-           2 * runs->cycle_length + 2 <= OV_PROFILER_EVENTS;
+           EVENTS(runs->cycle_length) <= OV_PROFILER_EVENTS;
 }
 
 static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
@@ -56,9 +70,10 @@ static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
     const uint32_t length = (uint32_t)runs->cycle_length;
     profiler->length = length;
     profiler->wanted = ov_opt.profile_cycles;
-    profiler->events_per_slot = 2 * length + 2;
+    profiler->events_per_slot = EVENTS(length);
     profiler->slots = OV_PROFILER_EVENTS / profiler->events_per_slot;
     profiler->slots = profiler->slots < profiler->wanted ? profiler->slots : profiler->wanted;
+    profiler->slots_used = profiler->slots;
     profiler->cycle = calloc(length, sizeof *profiler->cycle);
     profiler->sample = calloc((size_t)profiler->slots * length, sizeof *profiler->sample);
     profiler->event = calloc((size_t)profiler->slots * profiler->events_per_slot, sizeof(CUevent));
@@ -102,18 +117,18 @@ static struct ov_sample *sample_at(struct ov_profiler *profiler, uint32_t slot, 
     return &profiler->sample[(size_t)slot * profiler->length + at];
 }
 
+CUevent ov_profiler_event(struct ov_profiler *profiler)
+{
+    return profiler->used < profiler->events_per_slot
+               ? profiler->event[profiler->slot * profiler->events_per_slot + profiler->used++]
+               : NULL;
+}
+
 /* A time on the stream, now; NULL: there is none. */
 static CUevent record(struct ov_profiler *profiler, CUstream stream)
 {
-    if (profiler->used == profiler->events_per_slot) {
-        return NULL;
-    }
-    CUevent event = profiler->event[profiler->slot * profiler->events_per_slot + profiler->used];
-    if (ov_cu->cuEventRecord(event, stream) != CUDA_SUCCESS) {
-        return NULL;
-    }
-    profiler->used++;
-    return event;
+    CUevent event = ov_profiler_event(profiler);
+    return event != NULL && ov_cu->cuEventRecord(event, stream) == CUDA_SUCCESS ? event : NULL;
 }
 
 static void give_up(struct ov_profiler *profiler)
@@ -130,7 +145,7 @@ static void surprise(struct ov_profiler *profiler)
 }
 
 /* The touches that the launch brings, in the way in which study.c makes a sequence of them. */
-static void find_steps(struct ov_engine *engine, const struct ov_touches *touches)
+bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches)
 {
     struct ov_profiler *profiler = &engine->profiler;
     profiler->steps = 0;
@@ -149,6 +164,7 @@ static void find_steps(struct ov_engine *engine, const struct ov_touches *touche
         profiler->steps--;
         memmove(profiler->step, profiler->step + 1, profiler->steps * sizeof *profiler->step);
     }
+    return profiler->steps > 0;
 }
 
 void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches)
@@ -161,14 +177,12 @@ void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch
         return;
     }
     if (atomic_load(&ov_captures) != 0) { /* no event may be asked for its time then */
-        if (profiler->phase == OV_PROFILER_FOLLOWING) {
-            surprise(profiler);
-        }
+        ov_profiler_lose(profiler);
         return;
     }
-    find_steps(engine, touches);
+    bool brings = ov_profiler_meet(engine, touches);
     profiler->waits = engine->ring.counts.waits;
-    if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->steps > 0 && launch->stream == profiler->stream &&
+    if (profiler->phase == OV_PROFILER_FOLLOWING && brings && launch->stream == profiler->stream &&
         launch->watch == NULL) {
         const uint32_t used = profiler->used;
         profiler->ended = record(profiler, launch->stream);
@@ -191,11 +205,11 @@ static void complete(struct ov_profiler *profiler)
 /* The first touch of the cycle. */
 static void set_out(struct ov_profiler *profiler)
 {
-    if (profiler->full < profiler->slots) {
+    if (profiler->full < profiler->slots_used) {
         profiler->phase = OV_PROFILER_FOLLOWING;
         profiler->at = 0;
         profiler->used = 0;
-        *sample_at(profiler, profiler->slot, 0) = (struct ov_sample){NULL, NULL, true};
+        *sample_at(profiler, profiler->slot, 0) = (struct ov_sample){.empty = true};
     }
 }
 
@@ -211,7 +225,7 @@ static void step(struct ov_profiler *profiler, uint32_t unit, CUevent ended)
             complete(profiler);
         } else {
             profiler->at = next;
-            *sample_at(profiler, profiler->slot, next) = (struct ov_sample){NULL, NULL, true};
+            *sample_at(profiler, profiler->slot, next) = (struct ov_sample){.empty = true};
         }
     }
     if (profiler->phase == OV_PROFILER_SEEKING) {
@@ -224,45 +238,120 @@ static void step(struct ov_profiler *profiler, uint32_t unit, CUevent ended)
     profiler->last = unit + 1;
 }
 
+void ov_profiler_advance(struct ov_profiler *profiler, CUevent ended)
+{
+    for (uint32_t i = 0; i < profiler->steps && profiler->phase != OV_PROFILER_DONE; i++) {
+        step(profiler, profiler->step[i], i == 0 ? ended : NULL);
+    }
+}
+
+void ov_profiler_start(struct ov_profiler *profiler, CUevent from, CUstream stream)
+{
+    struct ov_sample *sample = sample_at(profiler, profiler->slot, profiler->at);
+    sample->empty = false;
+    sample->from = from;
+    profiler->stream = stream;
+}
+
 void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch)
 {
     struct ov_profiler *profiler = &engine->profiler;
     CUevent ended = profiler->ended;
     profiler->used += ended != NULL;
     const uint32_t slot = profiler->slot, used = profiler->used;
-    for (uint32_t i = 0; i < profiler->steps && profiler->phase != OV_PROFILER_DONE; i++) {
-        step(profiler, profiler->step[i], i == 0 ? ended : NULL);
-    }
+    ov_profiler_advance(profiler, ended);
     if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->steps > 0) {
-        struct ov_sample *sample = sample_at(profiler, profiler->slot, profiler->at);
         const bool same_pass = slot == profiler->slot && used == profiler->used;
         const bool waited = profiler->waits != engine->ring.counts.waits;
-        sample->empty = false;
-        sample->from = launch->watch != NULL                   ? NULL
-                       : ended != NULL && same_pass && !waited ? ended
-                                                               : record(profiler, launch->stream);
-        profiler->stream = launch->stream;
+        const bool shared = ended != NULL && same_pass && !waited;
+        CUevent from = launch->watch != NULL ? NULL : shared ? ended : record(profiler, launch->stream);
+        ov_profiler_start(profiler, from, launch->stream);
     } else if (profiler->phase == OV_PROFILER_FOLLOWING && launch->watch != NULL) {
         sample_at(profiler, profiler->slot, profiler->at)->from = NULL;
     }
 }
 
+/* ---- graphs ---- */
+
+/* On a stream that has nothing to do, the two events are as far apart as the host took; on one that has, as its wait
+ * for copies took. */
+void ov_profiler_pause(struct ov_profiler *profiler, CUstream stream)
+{
+    profiler->slots_used = 1;
+    profiler->pausing = NULL;
+    if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->stream == stream) {
+        profiler->pausing = sample_at(profiler, profiler->slot, profiler->at);
+        profiler->pausing->skip[0].begin = record(profiler, stream);
+    }
+}
+
+void ov_profiler_resume(struct ov_profiler *profiler, CUstream stream)
+{
+    if (profiler->pausing != NULL) {
+        profiler->pausing->skip[0].end = record(profiler, stream);
+        profiler->pausing = NULL;
+    }
+}
+
+void ov_profiler_end_graph(struct ov_profiler *profiler, CUevent ended, CUevent copied)
+{
+    struct ov_sample *sample = sample_at(profiler, profiler->slot, profiler->at);
+    sample->skip[1].begin = ended;
+    sample->skip[1].end = copied;
+}
+
+void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph graph)
+{
+    profiler->graph[profiler->graphs].exec = exec;
+    profiler->graph[profiler->graphs++].graph = graph;
+}
+
+void ov_profiler_lose(struct ov_profiler *profiler)
+{
+    if (profiler->phase == OV_PROFILER_FOLLOWING) {
+        surprise(profiler);
+    }
+}
+
 /* ---- reading ---- */
+
+/* What is not counted of it; CUDA_ERROR_INVALID_VALUE: it is not known. */
+static CUresult read_skipped(const struct ov_sample *sample, float *skipped_ms)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
+        float ms = 0;
+        if (sample->skip[i].begin != NULL) {
+            result = sample->skip[i].end != NULL
+                         ? ov_cu->cuEventElapsedTime(&ms, sample->skip[i].begin, sample->skip[i].end)
+                         : CUDA_ERROR_INVALID_VALUE;
+        }
+        *skipped_ms += ms > 0 ? ms : 0;
+    }
+    return result;
+}
+
+static CUresult read_sample(const struct ov_sample *sample, float *seconds)
+{
+    float ms = 0, skipped_ms = 0;
+    if (sample->empty || sample->from == NULL || sample->to == NULL) {
+        *seconds = sample->empty ? 0 : -1;
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ov_cu->cuEventElapsedTime(&ms, sample->from, sample->to);
+    result = result == CUDA_SUCCESS ? read_skipped(sample, &skipped_ms) : result;
+    *seconds = result == CUDA_SUCCESS && ms >= 0 ? (ms > skipped_ms ? ms - skipped_ms : 0) * 1e-3f : -1;
+    return result;
+}
 
 /* CUDA_ERROR_NOT_READY: some of its events are not over. */
 static CUresult read_pass(struct ov_profiler *profiler)
 {
     float *seconds = &profiler->seconds[(size_t)profiler->passes * profiler->length];
     for (uint32_t i = 0; i < profiler->length; i++) {
-        const struct ov_sample *sample = sample_at(profiler, profiler->oldest, i);
-        float ms = 0;
-        CUresult result = sample->from != NULL && sample->to != NULL
-                              ? ov_cu->cuEventElapsedTime(&ms, sample->from, sample->to)
-                              : CUDA_ERROR_INVALID_VALUE;
-        if (result == CUDA_ERROR_NOT_READY) {
-            return result;
+        if (read_sample(sample_at(profiler, profiler->oldest, i), &seconds[i]) == CUDA_ERROR_NOT_READY) {
+            return CUDA_ERROR_NOT_READY;
         }
-        seconds[i] = sample->empty ? 0 : result == CUDA_SUCCESS && ms >= 0 ? ms * 1e-3f : -1;
     }
     return CUDA_SUCCESS;
 }
@@ -277,6 +366,9 @@ bool ov_profiler_collect(struct ov_engine *engine)
         profiler->oldest = (profiler->oldest + 1) % profiler->slots;
         profiler->full--;
         profiler->passes++;
+    }
+    if (profiler->full == 0 && profiler->phase != OV_PROFILER_FOLLOWING) {
+        drop_graphs(profiler);
     }
     return profiler->phase == OV_PROFILER_DONE && profiler->full == 0;
 }

@@ -19,6 +19,10 @@
  *
  *   off > seeking > following > done > off
  *
+ * A graph is launched without coming here node by node. For a pass that is timed a clone is launched in its place, with
+ * the same nodes, the same copies, and event nodes around the touches (graph_timed.c); it is used once. Such passes are
+ * timed one at a time.
+ *
  * What comes of it is judged in timing.h. Guarded by the engine's lock; memory and events are made when profiling
  * begins, in an exclusive section, and given back at the quiet point at which it ends. The events belong to the
  * engine's context.
@@ -45,8 +49,14 @@ enum ov_profiler_phase {
     OV_PROFILER_DONE,      /* the samples that there are will be all: enough, or it was given up */
 };
 
+/* Clones of graphs that are kept until their events were read; a pass of more is not timed. */
+#define OV_PROFILER_GRAPHS 64u
+
 struct ov_sample {
     CUevent from, to; /* NULL: empty, or left out */
+    struct {
+        CUevent begin, end;
+    } skip[2]; /* what is not counted: ov_profiler_pause, ov_profiler_end_graph; NULL: nothing */
     bool empty;
 };
 
@@ -65,15 +75,22 @@ struct ov_profiler {
     uint64_t waits; /* of the ring, when the launch began */
     CUevent ended;  /* the end of the interval before */
     /* Passes. */
-    uint32_t slots, slot;     /* slot: being filled; those from `oldest` on are waited for */
-    uint32_t oldest, full;    /* full: how many of them */
-    struct ov_sample *sample; /* slots x length */
-    CUevent *event;           /* slots x events_per_slot */
+    uint32_t slots, slots_used; /* slots_used: of them, 1 as soon as there are graphs */
+    uint32_t slot;              /* being filled; those from `oldest` on are waited for */
+    uint32_t oldest, full;      /* full: how many of them */
+    struct ov_sample *sample;   /* slots x length */
+    CUevent *event;             /* slots x events_per_slot */
     uint32_t events_per_slot, used;
     uint32_t wanted, passes; /* passes that are to be timed, and that were */
     float *seconds;          /* wanted x length; negative: not known */
     uint32_t surprises;
     uint64_t sought; /* touches while seeking */
+    struct {
+        CUgraphExec exec;
+        CUgraph graph;
+    } graph[OV_PROFILER_GRAPHS];
+    uint32_t graphs;
+    struct ov_sample *pausing; /* the interval under way, from ov_profiler_pause on */
 };
 
 struct ov_engine;
@@ -92,6 +109,27 @@ static inline bool ov_profiler_on(const struct ov_profiler *profiler)
 /* Around what the launch waits for: before its units are acquired, and after they were. Only if ov_profiler_on. */
 void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches);
 void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch);
+
+/* For graph_timed.c, in this order, for each node that touches units. The touches that a node brings, false: none.
+ * Moves on by them; `ended` was before what the node waits for, NULL: not known. If it then follows: `from` is after
+ * that. */
+bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches);
+void ov_profiler_advance(struct ov_profiler *profiler, CUevent ended);
+void ov_profiler_start(struct ov_profiler *profiler, CUevent from, CUstream stream);
+/* An event for one of both; NULL: there are no more. */
+CUevent ov_profiler_event(struct ov_profiler *profiler);
+/* The clone, which belongs to the profiler from now on; or what happens now is not known. */
+void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph graph);
+void ov_profiler_lose(struct ov_profiler *profiler);
+
+/* Around all that is done before the driver is given a graph: copies that are waited for, and making the clone. The
+ * interval under way gets no longer by that. Only if ov_profiler_on. */
+void ov_profiler_pause(struct ov_profiler *profiler, CUstream stream);
+void ov_profiler_resume(struct ov_profiler *profiler, CUstream stream);
+
+/* After the last node: copies for who comes next keep the graph from being over until `copied`, while its own nodes are
+ * done at `ended`. */
+void ov_profiler_end_graph(struct ov_profiler *profiler, CUevent ended, CUevent copied);
 
 /* At a quiet point: reads the samples that are over. True: all there will be are read, and `seconds` holds `passes` of
  * them; ov_profiler_end follows. */

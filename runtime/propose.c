@@ -6,7 +6,8 @@
 
 #include "engine.h"
 
-/* Computation is guessed here: a ring of less than two units, which stakes much on it, has to save a good deal. */
+/* Computation is guessed at first, and what launches take from the host is never known: a ring of less than two units,
+ * which stakes much on both, has to save a good deal. */
 #define SHALLOW_WORTH 0.05
 
 /* The pause between two passes of a program that waits for each (PyTorch on an H200's host: about 1 ms). */
@@ -237,7 +238,7 @@ static bool ask(const struct ov_engine *engine, uint32_t budget_pages, struct qu
         /* What costs nothing is not known before passes were timed. */
         .mode = timed && ov_opt.mode == OV_OPT_MODE_LATENCY ? OV_PLAN_LATENCY : OV_PLAN_MEMORY,
         .slowdown = ov_opt.slowdown / 100,
-        .worth = timed ? 0 : SHALLOW_WORTH,
+        .worth = SHALLOW_WORTH,
     };
     return true;
 }

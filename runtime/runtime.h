@@ -26,6 +26,7 @@
  *   propose.h    where every page should stand
  *   convert.h    bringing a plan about at a quiet point; taking single units out of it
  *   outcome.h    what a plan came to: told and verified
+ *   profiler.h   what passes compute between touches; retime.h, the plan for that; pace.h, whether it stays so
  *   ring.h       steady state: units in the ring, copies, misses
  *   event_pool.h, meter.h    its events; the times of the link, of copies and waits
  *   stall.h      misses that the user wants to hear of, or launches refused for them
@@ -250,6 +251,7 @@ struct ov_graph_launch {
     /* Private to the engine. */
     struct ov_graph *graph; /* NULL: not looked at */
     bool turning;           /* it has the ring */
+    bool timed;             /* what is used is a clone for one launch (graph_timed.c) */
     bool again;             /* begun a second time */
 };
 CUresult ov_graph_launch_begin(struct ov_graph_launch *launch);

@@ -107,6 +107,15 @@ static bool touched_inside(const struct ov_study *study, uint64_t begin, uint64_
 
 /* ---- runs ---- */
 
+/* Launches passed exactly that address, again and again, while all was stable. */
+static bool used_from(struct ov_study *study, uint64_t address)
+{
+    uint32_t wanted = ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2;
+    uint32_t times = ov_study_times_touched(study, address);
+    study->undecided += times > 0 && times < wanted;
+    return times >= wanted;
+}
+
 /* Edges are (offset, began) pairs, ascending. */
 static bool boundary_trusted(struct ov_study *study, const struct ov_alloc *alloc, uint32_t edge)
 {
@@ -122,11 +131,7 @@ static bool boundary_trusted(struct ov_study *study, const struct ov_alloc *allo
         }
         ended = (earlier & 1) == 0;
     }
-    uint32_t wanted = ov_opt.discovery_cycles > 2 ? ov_opt.discovery_cycles : 2;
-    uint32_t times =
-        ended ? ov_study_times_touched(study, ov_page_address(&study->engine->arena, alloc->first) + offset) : 0;
-    study->undecided += times > 0 && times < wanted;
-    return times >= wanted;
+    return ended && used_from(study, ov_page_address(&study->engine->arena, alloc->first) + offset);
 }
 
 static bool add_run(struct ov_study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t end)
@@ -185,16 +190,25 @@ static bool worth_ending(const struct ov_alloc *alloc, uint64_t begin, uint64_t 
 static bool form_stretch(struct ov_study *study, const struct ov_alloc *alloc, uint64_t begin, uint64_t limit)
 {
     uint64_t base = ov_page_address(&study->engine->arena, alloc->first);
-    for (uint32_t i = 0; i < alloc->edge_count; i++) {
-        uint64_t at = base + alloc->edge[i] / 2;
-        if (at > begin && at < limit && worth_ending(alloc, begin, at) && boundary_trusted(study, alloc, i)) {
+    size_t birth = ov_study_births_from(study, begin);
+    for (uint32_t i = 0;;) {
+        uint64_t edge = i < alloc->edge_count ? base + alloc->edge[i] / 2 : UINT64_MAX;
+        uint64_t born = birth < study->births ? study->birth[birth].address : UINT64_MAX;
+        uint64_t at = edge < born ? edge : born;
+        if (at >= limit) {
+            return add_run(study, alloc, begin, limit);
+        }
+        if (at > begin && worth_ending(alloc, begin, at) &&
+            ((at == edge && boundary_trusted(study, alloc, i)) ||
+             (at == born && ov_study_born_at(study, alloc, at) && used_from(study, at)))) {
             if (!add_run(study, alloc, begin, at)) {
                 return false;
             }
             begin = at;
         }
+        i += at == edge;
+        birth += at == born;
     }
-    return add_run(study, alloc, begin, limit);
 }
 
 static bool form_alloc(struct ov_study *study, const struct ov_alloc *alloc)
@@ -405,6 +419,47 @@ CUresult ov_learn_look_again(struct ov_engine *engine)
     return result;
 }
 
+static bool same_run(const struct ov_run *a, const struct ov_run *b)
+{
+    return a->begin == b->begin && a->end == b->end;
+}
+
+/* Whether both go through the same units, the one `shift` touches ahead of the other. */
+static bool same_cycle(const struct ov_runs *a, const struct ov_runs *b, size_t shift)
+{
+    size_t i = 0;
+    while (i < a->cycle_length && same_run(&a->item[a->cycle[i]], &b->item[b->cycle[(i + shift) % b->cycle_length]])) {
+        i++;
+    }
+    return i == a->cycle_length;
+}
+
+static double *turned(const double *times, size_t count, size_t shift)
+{
+    double *copy = times != NULL ? calloc(count, sizeof *copy) : NULL;
+    for (size_t i = 0; copy != NULL && i < count; i++) {
+        copy[i] = times[(i + shift) % count];
+    }
+    return copy;
+}
+
+/* A cycle that was timed and comes out again, from wherever it begins now, keeps its times. */
+static void keep_times(struct ov_runs *runs, const struct ov_runs *old)
+{
+    const size_t length = runs->cycle_length;
+    size_t shift = 0;
+    if (old->compute_s == NULL || !runs->periodic || old->cycle_length != length) {
+        return;
+    }
+    while (shift < length && !same_cycle(runs, old, shift)) {
+        shift++;
+    }
+    if (shift < length) {
+        runs->compute_s = turned(old->compute_s, length, shift);
+        runs->stretch = turned(old->stretch, length, shift);
+    }
+}
+
 bool ov_study_begin(struct ov_study *study)
 {
     return load_log(study) && count_addresses(study);
@@ -416,6 +471,7 @@ void ov_study_end(struct ov_study *study)
     free(study->place);
     free(study->run);
     free(study->exact);
+    free(study->birth);
     ov_runs_free(&study->runs);
 }
 
@@ -426,8 +482,8 @@ bool ov_learn_study(struct ov_engine *engine)
     learn->attempts++;
     ov_density_collect(engine); /* what the log says is complete then */
     bool done = ov_learn_hash(engine) == CUDA_SUCCESS && look_around(engine) == CUDA_SUCCESS &&
-                ov_study_begin(&study) && form_runs(&study) && ov_study_keep_innocent(&study) &&
-                ov_study_judge_pairs(&study) && form_order(&study);
+                ov_study_begin(&study) && ov_study_find_births(&study) && form_runs(&study) &&
+                ov_study_keep_innocent(&study) && ov_study_judge_pairs(&study) && form_order(&study);
     if (done) {
         ov_study_mark_hidden(engine, &study.runs);
         ov_study_settle_marks(&study);
@@ -452,6 +508,7 @@ bool ov_learn_study(struct ov_engine *engine)
         return false;
     }
     learn->settled = !clear;
+    keep_times(&study.runs, &learn->runs);
     ov_runs_free(&learn->runs);
     learn->fresh = true;
     learn->studied = learn->head++; /* so that what changes later is seen to have changed later */

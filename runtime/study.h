@@ -1,10 +1,11 @@
 /*
- * study.h - one reading of the log of touches, while it goes on. Used by study.c, study_judge.c and recall_match.c.
+ * study.h - one reading of the log of touches, while it goes on. Used by study*.c and recall_match.c.
  *
  * study.c reads the log, cuts allocations into runs where boundaries are trusted, and finds the order in which runs are
- * used. study_judge.c says of runs who reads and who writes them, and what keeps them from being streamed: marks. What
- * comes of it is ov_learn.runs (learn.h). Lives on the stack of ov_learn_study, in an exclusive section; or of
- * ov_recall_match, where the runs come from a profile and are judged all the same.
+ * used. study_born.c says where kernels began to write what is not written any more. study_judge.c says of runs who
+ * reads and who writes them, and what keeps them from being streamed: marks. What comes of it is ov_learn.runs
+ * (learn.h). Lives on the stack of ov_learn_study, in an exclusive section; or of ov_recall_match, where the runs come
+ * from a profile and are judged all the same.
  */
 #ifndef OV_STUDY_H
 #define OV_STUDY_H
@@ -15,7 +16,14 @@
 
 #include "learn.h"
 
+struct ov_alloc;
 struct ov_engine;
+
+/* A kernel was passed the address in a slot that may write, or surely does. */
+struct ov_birth {
+    uint64_t address, place; /* place in the log */
+    bool surely;
+};
 
 struct ov_study {
     struct ov_engine *engine;
@@ -29,6 +37,8 @@ struct ov_study {
         uint32_t times;
     } * exact; /* addresses touched while their memory was stable, ascending */
     size_t exact_count;
+    struct ov_birth *birth; /* all in the program's own reservations, by address, then place */
+    size_t births;
     double cycles;      /* that the log covers, 1: there is no cycle */
     unsigned undecided; /* boundaries that were passed, but not often enough yet */
 };
@@ -40,6 +50,12 @@ void ov_study_end(struct ov_study *study);
 uint32_t ov_study_times_touched(const struct ov_study *study, uint64_t address);
 /* Whether copies filled whole pages of an allocation. */
 bool ov_study_is_filled(struct ov_engine *engine, uint32_t first, uint32_t pages);
+/* study_born.c. False: memory ran out. */
+bool ov_study_find_births(struct ov_study *study);
+/* Index of the first birth at the address or behind it. */
+size_t ov_study_births_from(const struct ov_study *study, uint64_t address);
+/* Whether what a kernel wrote from this address on began there, and still does. */
+bool ov_study_born_at(const struct ov_study *study, const struct ov_alloc *alloc, uint64_t address);
 /* Drops runs that somebody may write, and finds for each entry which of the others it touches. False: memory ran out.
  */
 bool ov_study_keep_innocent(struct ov_study *study);

@@ -142,12 +142,17 @@ unsigned rig_add_zeroed(struct rig *rig, size_t bytes)
     return rig->count - 1;
 }
 
+unsigned rig_adopt(struct rig *rig, CUdeviceptr address, size_t bytes)
+{
+    rig_refill(new_weight(rig, address, bytes));
+    return rig->count - 1;
+}
+
 unsigned rig_place(struct rig *rig, CUdeviceptr address, size_t bytes)
 {
-    struct rig_weight *weight = new_weight(rig, address, bytes);
-    rig_refill(weight);
-    OK(cuMemcpyHtoD(address, weight->host, bytes));
-    return rig->count - 1;
+    const unsigned index = rig_adopt(rig, address, bytes);
+    OK(cuMemcpyHtoD(address, rig->weight[index].host, bytes));
+    return index;
 }
 
 void rig_drop(struct rig *rig, unsigned index)

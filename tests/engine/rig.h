@@ -86,6 +86,8 @@ unsigned rig_add(struct rig *rig, size_t bytes);
 unsigned rig_add_zeroed(struct rig *rig, size_t bytes);
 /* Takes [address, address + bytes) of an allocation for a weight: uploads it. Not freed by rig_close. */
 unsigned rig_place(struct rig *rig, CUdeviceptr address, size_t bytes);
+/* The same without an upload: how the bytes get there is the caller's business. */
+unsigned rig_adopt(struct rig *rig, CUdeviceptr address, size_t bytes);
 /* Frees a weight; others keep their index. */
 void rig_drop(struct rig *rig, unsigned index);
 /* Fills the copy with other words (the device's memory is the caller's business). */

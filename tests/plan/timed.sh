@@ -2,7 +2,7 @@
 # timed.sh LIBRARY DRIVER STACK TOOL CASE : what the library finds out about a program's passes and the link, what it
 # predicts from that, and what it does with it, against the clock of the simulated driver. Exit status 0 or 1.
 set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5
+library=$1 driver=$2 stack=$3 case=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # 12 weights, 96 MiB: large enough that what a pass takes of the host's time is little.
@@ -64,7 +64,10 @@ within() { # PERCENT A B WHAT
 
 # Each interval of the cycle but the last and the first: the program waits and begins anew.
 computes_what_kernels_take() {
-    program "$1" "$2" 14
+    budget=$1 ops=$2
+    shift 2
+    program "$budget" "$ops" 14 "$@"
+    set -- "$budget" "$ops"
     tr -d ' \n' <"$(echo "$work"/profile/*)" | sed -n 's/.*"compute_us":\[\([^]]*\)\].*/\1/p' >"$work/times"
     [ -s "$work/times" ] || die "budget $1: the profile has no times"
     awk -F, -v sizes=$sizes -v ops="$2" -v hbm=$hbm -v tflops=$tflops -v layers=$layers '{
@@ -85,6 +88,10 @@ case_computation_is_what_kernels_take_at_60_percent() { computes_what_kernels_ta
 case_computation_is_what_kernels_take_at_80_percent() { computes_what_kernels_take 79M 700; }
 
 # Of a copy that waits, the prediction counts the 10 us until it starts on a GPU; the simulated one does without them.
+case_computation_in_graphs_is_what_kernels_take() { computes_what_kernels_take 41M 700 -- --graph; }
+case_computation_in_graphs_that_change() { computes_what_kernels_take 41M 700 -- --graph --graph-keep updated; }
+case_computation_in_graphs_in_pieces() { computes_what_kernels_take 60M 700 -- --graph --graph-parts 3; }
+
 takes_what_is_predicted() {
     sizes=16,8,24
     measured=$(pass_ms 10 14 "$@")
@@ -95,6 +102,9 @@ case_passes_take_what_is_predicted_at_40_percent() { takes_what_is_predicted 79M
 case_passes_take_what_is_predicted_at_60_percent() { takes_what_is_predicted 117M 500; }
 case_passes_take_what_is_predicted_at_80_percent() { takes_what_is_predicted 156M 500; }
 case_passes_take_what_is_predicted_when_computation_is_long() { takes_what_is_predicted 79M 1400; }
+
+case_passes_of_graphs_take_what_is_predicted() { takes_what_is_predicted 120M 600 -- --graph; }
+case_passes_of_long_graphs_take_what_is_predicted() { takes_what_is_predicted 79M 1400 -- --graph; }
 
 # The curve of tests/sim/sim_clock.c.
 case_link_is_the_simulated_one() {
@@ -154,6 +164,14 @@ case_little_is_timed_afterwards() {
         die "other calls in four passes than two events, a query and a time each"
 }
 
+case_graphs_are_left_as_they_are_afterwards() {
+    calls OVERSHOT_PROFILE_CYCLES=0 -- --graph >"$work/off"
+    calls -- --graph >"$work/on"
+    [ -s "$work/off" ] || die "no calls"
+    join -a 2 "$work/off" "$work/on" | awk '(NF > 2 ? $3 - $2 : $2) > 0 && /Graph|Event|Stream/' >"$work/more"
+    [ ! -s "$work/more" ] || die "more calls than without profiling: $(cat "$work/more")"
+}
+
 case_none_are_taken_if_none_are_wanted() {
     program 41M 500 14 OVERSHOT_PROFILE_CYCLES=0
     if grep -q 'a pass computes' "$work/log" || grep -q '"compute_us"' "$work"/profile/*; then
@@ -166,6 +184,14 @@ case_alternating_passes_keep_their_plan() {
     sizes=4,2,6
     program 30M 500 200 -- --order alternate
     [ "$(plans)" -le 4 ] || die "$(plans) plans in 200 passes"
+}
+
+# Graphs that find the plan's order to be another than theirs begin discovery anew: what was timed stays known.
+case_times_outlast_a_study() {
+    sizes=16,8,24
+    program 120M 600 50 -- --graph --graph-turns 2
+    [ "$(grep -c 'study [0-9]*:' "$work/log")" -ge 2 ] || die "there was no second study"
+    [ "$(plans)" -le 4 ] || die "$(plans) plans"
 }
 
 # Three streams at once: what cannot be told apart is not made up.
