@@ -192,6 +192,9 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
         atomic_load(&ov_captures) != 0 || profiler->graphs == OV_PROFILER_GRAPHS) {
         return NULL;
     }
+    if (profiler->phase == OV_PROFILER_SEEKING && profiler->full >= profiler->slots_used) {
+        return NULL; /* no pass begins before the last one's times were read */
+    }
     t.before = calloc((size_t)graph->model.count + 1, sizeof(CUgraphNode));
     bool done = t.before != NULL && ov_weave_open(&t.m);
     if (graph->way == OV_GRAPH_TURN) {

@@ -4,7 +4,8 @@
  * Copies say where they begin and end, kernels only where they begin: at an address that was passed in a slot that is
  * known to write. That something begins there for good is believed if nothing in front of it, which may have gone on
  * over it, may have been written later, until its bytes were what they are. Inside of what one copy has filled nothing
- * else begins: a kernel that changes a part of it makes no weight.
+ * else begins: a kernel that changes a part of it makes no weight. A tensor that kernels fill part by part is not told
+ * from several, so this is done only where the user says that there is none (OVERSHOT_BOUNDARIES).
  */
 #include <stdlib.h>
 
@@ -41,6 +42,9 @@ static size_t count_known(const struct ov_study *study, struct ov_birth *birth)
 
 bool ov_study_find_births(struct ov_study *study)
 {
+    if (ov_opt.boundaries != OV_OPT_BOUNDARIES_WRITES) {
+        return true;
+    }
     study->birth = calloc(study->count + count_known(study, NULL) + 1, sizeof *study->birth);
     study->births = study->birth != NULL ? count_known(study, study->birth) : 0;
     for (size_t i = 0; study->birth != NULL && i < study->count; i++) {
@@ -109,7 +113,7 @@ bool ov_study_born_at(const struct ov_study *study, const struct ov_alloc *alloc
 {
     struct ov_memo *memo = &study->engine->learn.memo[ov_arena_page(&study->engine->arena, address)];
     uint32_t born = (uint32_t)(address & (OV_PAGE_BYTES - 1)) + 1;
-    if (memo->born != born && !is_logged(study, alloc, address)) {
+    if (ov_opt.boundaries != OV_OPT_BOUNDARIES_WRITES || (memo->born != born && !is_logged(study, alloc, address))) {
         return false;
     }
     memo->born = born;

@@ -139,6 +139,22 @@ static void over_an_older_one(void)
     work_beside(middle);
 }
 
+/* Kernels fill each by halves, of which one kernel takes the second by its own address and another the whole: unless
+ * the user says that there is no such thing, a weight is not taken for two. */
+static void parts_of_one_by_default(void)
+{
+    open_arena();
+    write_all(weight_bytes / 2);
+    be_looked_at();
+    for (int pass = 0; pass < 24; pass++) {
+        for (unsigned i = 0; i < COUNT; i++) {
+            copy(rig.weight[i].address + weight_bytes / 2, staging, weight_bytes / 2);
+        }
+        work(1);
+    }
+    close_arena();
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -148,5 +164,6 @@ static const struct rig_case cases[] = {
     CASE(each_is_a_unit),
     CASE(written_by_halves),
     CASE(over_an_older_one),
+    CASE(parts_of_one_by_default),
 };
 RIG_MAIN(cases)

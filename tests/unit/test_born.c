@@ -33,10 +33,12 @@ static void begin(void)
     }
     reservation = (struct ov_alloc){.pages = PAGES, .ordinal = 1, .reserved = true};
     study = (struct ov_study){.engine = engine, .birth = birth};
+    ov_opt.boundaries = OV_OPT_BOUNDARIES_WRITES;
 }
 
 static void end(void)
 {
+    ov_opt.boundaries = OV_OPT_BOUNDARIES_COPIES;
     free(reservation.edge);
     free(engine);
 }
