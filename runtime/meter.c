@@ -6,6 +6,34 @@
 #define METER_EVERY 16u
 #define METER_FIRST 3u
 
+/* A copy on an idle device, by the sizes that were measured. */
+static double alone_s(const struct ov_ring *ring, size_t bytes)
+{
+    double pages = (double)bytes / (double)OV_PAGE_BYTES, pages_per_s = 0;
+    for (unsigned i = 0; i < ring->rate_count && (i == 0 || ring->rate[i].pages <= pages); i++) {
+        pages_per_s = ring->rate[i].pages_per_s;
+    }
+    return pages_per_s > 0 ? pages / pages_per_s : 0;
+}
+
+/* A few copies in which something else was in the way say nothing of a program. */
+#define LEAST_S     2e-3
+#define LEAST_SHARE 0.8
+
+void ov_meter_start(struct ov_ring *ring)
+{
+    ring->meter.wanted = true;
+    ring->meter.alone_s = ring->meter.beside_s = 0;
+}
+
+double ov_meter_share(struct ov_ring *ring)
+{
+    const struct ov_meter *meter = &ring->meter;
+    const double share = meter->beside_s > LEAST_S ? meter->alone_s / meter->beside_s : 1;
+    ring->meter.wanted = false;
+    return share >= 1 ? 1 : share > LEAST_SHARE ? share : LEAST_SHARE;
+}
+
 bool ov_meter_begin(struct ov_ring *ring, struct ov_unit *unit)
 {
     struct ov_meter *meter = &ring->meter;
@@ -13,7 +41,8 @@ bool ov_meter_begin(struct ov_ring *ring, struct ov_unit *unit)
     if (ring->timetable.passes > 0) {
         return ov_timetable_copy_begin(ring, unit);
     }
-    if (!ov_opt.summary || ring->loads % (ring->loads < 4 * METER_EVERY ? METER_FIRST : METER_EVERY) != 0) {
+    if (!(ov_opt.summary || meter->wanted) ||
+        ring->loads % (ring->loads < 4 * METER_EVERY ? METER_FIRST : METER_EVERY) != 0) {
         return false;
     }
     if (meter->bytes > 0) {
@@ -24,6 +53,8 @@ bool ov_meter_begin(struct ov_ring *ring, struct ov_unit *unit)
         if (result == CUDA_SUCCESS) {
             ring->counts.timed_bytes += meter->bytes;
             ring->counts.timed_ns += (uint64_t)(ms * 1e6f);
+            meter->beside_s += (double)ms * 1e-3;
+            meter->alone_s += alone_s(ring, meter->bytes);
         }
         meter->bytes = 0;
     }

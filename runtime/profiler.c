@@ -107,6 +107,7 @@ void ov_profiler_begin(struct ov_engine *engine, bool wanted)
     profiler->plan = engine->plans;
     profiler->studied = engine->learn.studied;
     profiler->phase = OV_PROFILER_SEEKING;
+    ov_meter_start(&engine->ring);
     ov_engine_look(engine);
 }
 

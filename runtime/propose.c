@@ -155,16 +155,21 @@ static double assume_times(const struct ov_runs *runs, uint32_t budget_pages, do
     return share;
 }
 
+static double link_scale(const struct ov_ring *ring)
+{
+    return ov_opt.link_scale * (ring->rate_share > 0 ? ring->rate_share : 1);
+}
+
 static double link_pages_per_s(const struct ov_ring *ring)
 {
-    return ov_opt.link_scale *
+    return link_scale(ring) *
            (ring->link_bytes_per_s > 0 ? ring->link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
 }
 
 static unsigned scale_rates(const struct ov_ring *ring, struct ov_plan_rate rate[OV_RATES])
 {
     for (unsigned i = 0; i < ring->rate_count; i++) {
-        rate[i] = (struct ov_plan_rate){ring->rate[i].pages, ov_opt.link_scale * ring->rate[i].pages_per_s};
+        rate[i] = (struct ov_plan_rate){ring->rate[i].pages, link_scale(ring) * ring->rate[i].pages_per_s};
     }
     return ring->rate_count;
 }

@@ -94,12 +94,13 @@ static void sum_key(struct ov_profile *profile)
 
 static size_t fill_rates(const struct ov_ring *ring, struct ov_profile_rate rate[OV_RATES])
 {
+    const double share = ring->rate_share > 0 ? ring->rate_share : 1; /* as the program has it */
     for (unsigned i = 0; i < ring->rate_count; i++) {
         rate[i] = (struct ov_profile_rate){(size_t)(ring->rate[i].pages * (double)OV_PAGE_BYTES),
-                                           ring->rate[i].pages_per_s * (double)OV_PAGE_BYTES * 1e-9};
+                                           share * ring->rate[i].pages_per_s * (double)OV_PAGE_BYTES * 1e-9};
     }
     if (ring->rate_count == 0 && ring->link_bytes_per_s > 0) {
-        rate[0] = (struct ov_profile_rate){(size_t)64 << 20, ring->link_bytes_per_s * 1e-9};
+        rate[0] = (struct ov_profile_rate){(size_t)64 << 20, share * ring->link_bytes_per_s * 1e-9};
         return 1;
     }
     return ring->rate_count;

@@ -104,6 +104,7 @@ static bool take_times(struct ov_engine *engine)
         sum += compute_s[i];
     }
     engine->timed.compute_s = sum;
+    engine->ring.rate_share = ov_meter_share(&engine->ring);
     engine->timed.spread = spread_of(profiler, sum);
     free(runs->compute_s);
     runs->compute_s = compute_s;
@@ -161,6 +162,7 @@ bool ov_retime(struct ov_engine *engine, uint32_t spare_pages)
         ov_log(OV_LOG_DEBUG, "device %d: %u passes were timed, which is not enough: computation stays a guess",
                engine->device, engine->profiler.passes);
     }
+    engine->ring.meter.wanted = false;
     ov_profiler_end(engine);
     if (!taken || another_is_worth_it(engine, spare_pages)) {
         return taken;

@@ -144,6 +144,7 @@ struct ov_ring {
     double link_bytes_per_s;            /* measured when the first plan was made, */
     struct ov_plan_rate rate[OV_RATES]; /* ... and by size of the copy, ascending */
     unsigned rate_count;
+    double rate_share;    /* so much of that copies have while the program computes; 0: not measured */
     bool turning;         /* handed over: a graph is being launched */
     uint64_t last_turn;   /* the turn that left the ring as it is now, 0: something has been done with it since */
     uint64_t turned_lane; /* id of the stream that it ran in */

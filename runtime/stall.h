@@ -3,7 +3,8 @@
  *
  * A *miss* is a touch that finds its unit neither in the ring nor on its way (ring.h). It counts here in steady state:
  * after the first whole cycle under the current plan, and not while weights are looked for, since then the plan is in
- * doubt anyway. A copy that was foreseen and is late is no miss; the times of those are the timetable's business.
+ * doubt anyway. A copy that was foreseen and is late is no miss; the times of those are the timetable's business. Nor
+ * is one that the plan lets begin only with its touch, since its unit has the place of the one touched before.
  *
  *   warn    a line for the first, and whenever their number has doubled. The launch path only makes a note; the line is
  *           said at the next quiet point, or at exit.

@@ -8,12 +8,14 @@
 #   GPU       number of the device to use (default 0)
 #   SECONDS_MOST  no run is begun after so many (default 200); what was left out is said
 #   LLAMA_LAYERS, GRAPH_LAYERS  (default 8 and 12)
+#   WHAT      which of: llama graph long (default: all)
 #
-# The 32-token pass runs until its time is printed: the activations of the 16k-token pass do not fit these budgets. For
-# that one the budget is ROOM_LONG MiB (default 3600) more. Its prediction is of the passes that were timed last.
+# The 32-token pass runs until its time is printed: the activations of the 16k-token pass do not fit these budgets. That
+# one is long_pass.py, with a budget of ROOM_LONG MiB (default 3600) more.
 # Exit status: 0 all predictions within 5 %, 1 not, 77 no GPU.
 set -uo pipefail
 command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || { echo "predict.sh: no GPU here" >&2; exit 77; }
+here=$(dirname "$(readlink -f "$0")")
 build=$1
 lib=$build/shim/libovershot.so
 [ -f "$lib" ] || lib=$build/bin/libovershot.so
@@ -48,11 +50,15 @@ overshot() {
 }
 
 printed() { sed -n "s/.*$2 \([0-9.]*\) ms.*/\1/p" "$out/$1.log" | tail -n 1; }
-predicted() { sed -n 's/.*a pass computes .* predicted \([0-9.]*\) ms.*/\1/p' "$out/$1.log" | tail -n 1; }
+# What was predicted last before that.
+predicted() {
+    awk -v stop="$2" '$0 ~ stop && !/^overshot:/ { exit } /a pass computes .* predicted/ { told = $0 } END { print told }' "$out/$1.log" |
+        sed -n 's/.* predicted \([0-9.]*\) ms.*/\1/p'
+}
 
-compare() { # NAME WHAT PATTERN
+compare() { # NAME WHAT PATTERN [LAST]: the last prediction before LAST, or PATTERN
     local pass told
-    pass=$(printed "$1" "$3") told=$(predicted "$1")
+    pass=$(printed "$1" "$3") told=$(predicted "$1" "${4:-$3}")
     if [ -z "$told" ]; then
         echo "  FAILED  $2: $pass ms, nothing was predicted"
         failed=1
@@ -68,9 +74,13 @@ beside_greedy() { # NAME PATTERN
     echo "          $(printed "$1" "$2") ms against $(printed "$1.greedy" "$2") ms with what is used first resident"
 }
 
+percents() { # WHAT PERCENT...
+    case " ${WHAT:-llama graph long} " in *" $1 "*) echo "${@:2}" ;; esac
+}
+
 layers=${LLAMA_LAYERS:-8}
 weights=$((500 + layers * 464)) # MiB
-for percent in 20 40 60 80; do
+for percent in $(percents llama 20 40 60 80); do
     budget=$((weights * percent / 100 + 64))
     echo "== llama_pass.py, $percent % of $weights MiB"
     overshot llama.$percent $budget auto '32-token pass' LAYERS="$layers" N=60 python3 "$clients/llama_pass.py" || continue
@@ -81,7 +91,7 @@ done
 
 layers_graph=${GRAPH_LAYERS:-12}
 weights_graph=$((layers_graph * 192))
-for percent in 20 40 60 80; do
+for percent in $(percents graph 20 40 60 80); do
     budget=$((weights_graph * percent / 100 + 64))
     echo "== graph_pass.py, $percent % of $weights_graph MiB"
     overshot graph.$percent $budget auto 'replay' LAYERS="$layers_graph" N=200 python3 "$clients/graph_pass.py" || continue
@@ -90,11 +100,11 @@ for percent in 20 40 60 80; do
         beside_greedy graph.$percent 'replay'
 done
 
-for percent in 40 80; do
+for percent in $(percents long 20 40 60 80); do
     budget=$((weights * percent / 100 + ${ROOM_LONG:-3600}))
-    echo "== llama_pass.py, 16k tokens, $percent % of $weights MiB and ${ROOM_LONG:-3600} MiB"
-    overshot long.$percent $budget auto 'weights [0-9]* MiB' LAYERS="$layers" N=1 python3 "$clients/llama_pass.py" || continue
-    compare long.$percent "16k-token pass" '16k-token pass'
+    echo "== long_pass.py, 16k tokens, $percent % of $weights MiB and ${ROOM_LONG:-3600} MiB"
+    overshot long.$percent $budget auto 'passes, md5' TOKENS=16384 SECONDS_LONG=12 python3 "$here/programs/long_pass.py" || continue
+    compare long.$percent "16k-token pass" 'passes, pass' 'passes, md5'
 done
 echo "$SECONDS s; logs in $out"
 exit $failed
