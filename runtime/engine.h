@@ -82,6 +82,7 @@ struct ov_engine {
         double share;                 /* ... so much of them in a cycle, at most */
         double copies_s, predicted_s; /* of a pass: the link's time, and all of it; 0: computation was not timed */
     } last_plan;
+    size_t plan_effort; /* what a search for a plan may cost (plan.h), 0: as usual */
     struct ov_profiler profiler;
     struct {
         double compute_s, spread; /* what a pass computes; between the passes that were timed, as a share of it */

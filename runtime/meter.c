@@ -101,22 +101,66 @@ void ov_meter_account(struct ov_ring *ring, struct ov_unit *unit)
 /* Larger copies are no faster. */
 #define LARGEST_PAGES (((uint32_t)64 << 20) >> OV_PAGE_SHIFT)
 
-/* Bytes a second of copies of the unit's first pages; 0: not known. */
-static double measure(struct ov_engine *engine, const struct ov_unit *unit, uint32_t pages, CUevent begin, CUevent end)
+/* Copies as in steady state, but for the kernels: each is told to another stream when it is over, and waits to be told
+ * by that stream that the one two before is not needed any more. */
+struct convoy {
+    CUevent ready[2], free[2];
+};
+
+static bool make_convoy(struct convoy *convoy)
 {
-    enum { COPIES = 4, ROUNDS = 2 };
+    CUevent *const all[] = {&convoy->ready[0], &convoy->ready[1], &convoy->free[0], &convoy->free[1]};
+    bool made = true;
+    for (int i = 0; i < 4; i++) {
+        *all[i] = NULL;
+        made = made && ov_cu->cuEventCreate(all[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    }
+    return made;
+}
+
+static void end_convoy(const struct convoy *convoy)
+{
+    for (int i = 0; i < 2; i++) {
+        if (convoy->ready[i] != NULL) {
+            (void)ov_cu->cuEventDestroy_v2(convoy->ready[i]);
+        }
+        if (convoy->free[i] != NULL) {
+            (void)ov_cu->cuEventDestroy_v2(convoy->free[i]);
+        }
+    }
+}
+
+static void send(struct ov_engine *engine, const struct convoy *convoy, const struct ov_unit *unit, uint32_t pages,
+                 int copy)
+{
+    const struct ov_ring *ring = &engine->ring;
+    CUstream reader = engine->inspect.stream;
+    if (copy >= 2) {
+        (void)ov_cu->cuStreamWaitEvent(ring->side, convoy->free[copy % 2], 0);
+    }
+    (void)ov_master_fetch(engine, ring->window, unit->first, pages, ring->side);
+    (void)ov_cu->cuEventRecord(convoy->ready[copy % 2], ring->side);
+    (void)ov_cu->cuStreamWaitEvent(reader, convoy->ready[copy % 2], 0);
+    (void)ov_cu->cuEventRecord(convoy->free[copy % 2], reader);
+}
+
+/* Bytes a second; 0: not known. */
+static double measure(struct ov_engine *engine, const struct convoy *convoy, const struct ov_unit *unit, uint32_t pages,
+                      CUevent begin, CUevent end)
+{
+    enum { COPIES = 6, ROUNDS = 2 };
     const struct ov_ring *ring = &engine->ring;
     double best = 0;
     for (int round = 0; round < ROUNDS; round++) {
         float ms = 0;
         for (int copy = 0; copy <= COPIES; copy++) {
-            (void)ov_master_fetch(engine, ring->window, unit->first, pages, ring->side);
+            send(engine, convoy, unit, pages, copy);
             if (copy == 0) {
                 (void)ov_cu->cuEventRecord(begin, ring->side);
             }
         }
         (void)ov_cu->cuEventRecord(end, ring->side);
-        (void)ov_finish(engine, ring->side, CUDA_SUCCESS);
+        (void)ov_finish(engine, engine->inspect.stream, ov_finish(engine, ring->side, CUDA_SUCCESS));
         if (ov_cu->cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS && ms > 0) {
             const double rate = COPIES * (double)((size_t)pages << OV_PAGE_SHIFT) / (ms * 1e-3);
             best = rate > best ? rate : best;
@@ -125,7 +169,8 @@ static double measure(struct ov_engine *engine, const struct ov_unit *unit, uint
     return best;
 }
 
-static void measure_curve(struct ov_engine *engine, const struct ov_unit *unit, CUevent begin, CUevent end)
+static void measure_curve(struct ov_engine *engine, const struct convoy *convoy, const struct ov_unit *unit,
+                          CUevent begin, CUevent end)
 {
     struct ov_ring *ring = &engine->ring;
     const uint32_t largest = unit->pages < LARGEST_PAGES ? unit->pages : LARGEST_PAGES;
@@ -133,7 +178,7 @@ static void measure_curve(struct ov_engine *engine, const struct ov_unit *unit, 
     for (uint32_t pages = 1; pages > 0 && ring->rate_count < OV_RATES; pages = pages == largest      ? 0
                                                                                : 2 * pages < largest ? 2 * pages
                                                                                                      : largest) {
-        const double rate = measure(engine, unit, pages, begin, end);
+        const double rate = measure(engine, convoy, unit, pages, begin, end);
         if (rate > 0) {
             ring->rate[ring->rate_count++] =
                 (struct ov_plan_rate){.pages = pages, .pages_per_s = rate / (double)OV_PAGE_BYTES};
@@ -153,13 +198,16 @@ void ov_meter_link(struct ov_engine *engine)
         }
     }
     CUevent begin = NULL, end = NULL;
-    if (largest == NULL || ring->link_bytes_per_s > 0 ||
-        ov_cu->cuEventCreate(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+    struct convoy convoy;
+    if (largest == NULL || ring->link_bytes_per_s > 0) {
         return;
     }
-    if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
-        measure_curve(engine, largest, begin, end);
-        (void)ov_cu->cuEventDestroy_v2(end);
+    if (make_convoy(&convoy) && ov_cu->cuEventCreate(&begin, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
+        if (ov_cu->cuEventCreate(&end, CU_EVENT_DEFAULT) == CUDA_SUCCESS) {
+            measure_curve(engine, &convoy, largest, begin, end);
+            (void)ov_cu->cuEventDestroy_v2(end);
+        }
+        (void)ov_cu->cuEventDestroy_v2(begin);
     }
-    (void)ov_cu->cuEventDestroy_v2(begin);
+    end_convoy(&convoy);
 }

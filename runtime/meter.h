@@ -45,8 +45,9 @@ double ov_meter_share(struct ov_ring *ring);
 
 /* Sets ring->rate and ring->link_bytes_per_s, the best of them, if they are not known yet: the link as copies from
  * masters see it, by the size of the copy, in powers of two up to the largest streamed unit and 64 MiB, and that unit's
- * own. Each size again and again, one copy queued behind the other as in steady state; the first, before the clock
- * starts, hides that the host needs time to queue them. Best of two. In an exclusive section. */
+ * own. Each size again and again, one copy queued behind the other and waiting for events as in steady state; the
+ * first, before the clock starts, hides that the host needs time to queue them. Best of two. In an exclusive section.
+ */
 void ov_meter_link(struct ov_engine *engine);
 
 #endif

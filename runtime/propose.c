@@ -244,6 +244,7 @@ static bool ask(const struct ov_engine *engine, uint32_t budget_pages, struct qu
         .mode = timed && ov_opt.mode == OV_OPT_MODE_LATENCY ? OV_PLAN_LATENCY : OV_PLAN_MEMORY,
         .slowdown = ov_opt.slowdown / 100,
         .worth = SHALLOW_WORTH,
+        .effort = engine->plan_effort,
     };
     return true;
 }

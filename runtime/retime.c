@@ -127,12 +127,17 @@ static bool is_better(const struct ov_engine *engine, const struct ov_plan *plan
     return faster || (ov_opt.mode == OV_OPT_MODE_LATENCY && smaller);
 }
 
+/* The program waits meanwhile, and mostly for nothing, since the plan that stands is good enough. So this is a short
+ * search, and the whole one is for when something comes of it. */
+#define SHORT_EFFORT (OV_PLAN_EFFORT / 64)
+
 static bool another_is_worth_it(struct ov_engine *engine, uint32_t spare_pages)
 {
     struct ov_plan plan;
     struct ov_plan_score score, standing;
     uint8_t *want = calloc((size_t)engine->arena.high_page + 1, 1);
     bool worth = false;
+    engine->plan_effort = SHORT_EFFORT;
     if (want != NULL && ov_propose_standing(engine, &standing, NULL) &&
         ov_plan_draft(engine, 0, &spare_pages, want, &plan)) {
         worth = ov_propose_score(engine, &plan, &score, NULL) && is_better(engine, &plan, &score, &standing);
@@ -142,6 +147,7 @@ static bool another_is_worth_it(struct ov_engine *engine, uint32_t spare_pages)
                2 * (plan.resident_pages + plan.ring_pages), plan.bound_s * 1e3);
         ov_plan_free(&plan);
     }
+    engine->plan_effort = 0;
     free(want);
     return worth;
 }

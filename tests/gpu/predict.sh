@@ -9,6 +9,7 @@
 #   SECONDS_MOST  no run is begun after so many (default 200); what was left out is said
 #   LLAMA_LAYERS, GRAPH_LAYERS  (default 8 and 12)
 #   WHAT      which of: llama graph long (default: all)
+#   GREEDY=0  leaves out the comparison
 #
 # The 32-token pass runs until its time is printed: the activations of the 16k-token pass do not fit these budgets. That
 # one is long_pass.py, with a budget of ROOM_LONG MiB (default 3600) more.
@@ -85,8 +86,7 @@ for percent in $(percents llama 20 40 60 80); do
     echo "== llama_pass.py, $percent % of $weights MiB"
     overshot llama.$percent $budget auto '32-token pass' LAYERS="$layers" N=60 python3 "$clients/llama_pass.py" || continue
     compare llama.$percent "32-token pass" '32-token pass'
-    overshot llama.$percent.greedy $budget greedy '32-token pass' LAYERS="$layers" N=30 python3 "$clients/llama_pass.py" &&
-        beside_greedy llama.$percent '32-token pass'
+    [ "${GREEDY:-1}" = 0 ] || { overshot llama.$percent.greedy $budget greedy '32-token pass' LAYERS="$layers" N=30 python3 "$clients/llama_pass.py" && beside_greedy llama.$percent '32-token pass'; }
 done
 
 layers_graph=${GRAPH_LAYERS:-12}
@@ -96,8 +96,7 @@ for percent in $(percents graph 20 40 60 80); do
     echo "== graph_pass.py, $percent % of $weights_graph MiB"
     overshot graph.$percent $budget auto 'replay' LAYERS="$layers_graph" N=200 python3 "$clients/graph_pass.py" || continue
     compare graph.$percent "replay" 'replay'
-    overshot graph.$percent.greedy $budget greedy 'replay' LAYERS="$layers_graph" N=60 python3 "$clients/graph_pass.py" &&
-        beside_greedy graph.$percent 'replay'
+    [ "${GREEDY:-1}" = 0 ] || { overshot graph.$percent.greedy $budget greedy 'replay' LAYERS="$layers_graph" N=60 python3 "$clients/graph_pass.py" && beside_greedy graph.$percent 'replay'; }
 done
 
 for percent in $(percents long 20 40 60 80); do

@@ -85,7 +85,7 @@ if [ -n "${CLIENTS:-}" ]; then
     WITHOUT=llama_2g program llama_expandable 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 "$CLIENTS/llama_pass.py"
     WITHOUT=llama_2g program llama_async 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync python3 "$CLIENTS/llama_pass.py"
     # JAX maps 75 % of the memory there is before anything else; so it is told of less than the whole device.
-    SETTINGS=OVERSHOT_REPORT=6G program jax 1100 python3 "$CLIENTS/jax_mlp.py"
+    SETTINGS="OVERSHOT_REPORT=6G ${SETTINGS:-}" program jax 1100 python3 "$CLIENTS/jax_mlp.py"
     program graph 2048 N=20 python3 "$CLIENTS/graph_pass.py"
     WITHOUT=graph program graph_half 3072 N=20 python3 "$CLIENTS/graph_pass.py"
 fi
