@@ -31,6 +31,9 @@ plan.decode.gap            1.02   ratio         plan_gap decode
 plan.diffusion.gap         1.02   ratio         plan_gap diffusion
 plan.encoder-decoder.gap   1.02   ratio         plan_gap encoder-decoder
 plan.fused.gap             1.02   ratio         plan_gap fused
+plan.h200-graph.gap        1.02   ratio         plan_gap h200-graph
+plan.h200-llama-16k.gap    1.02   ratio         plan_gap h200-llama-16k
+plan.h200-llama-32.gap     1.05   ratio         plan_gap h200-llama-32
 plan.huge-unit.gap         1.02   ratio         plan_gap huge-unit
 plan.many-small.gap        1.02   ratio         plan_gap many-small
 plan.moe.gap               1.02   ratio         plan_gap moe

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes the traces of this folder: profiles as runtime/profile.h describes them, of programs that are common, with times
-worked out from shapes. ./make.py writes them all anew. What they stand on, in one place:
+worked out from shapes. ./make.py writes them all anew, but for h200-*.json: those were recorded on an H200
+(docs/measurements/2026-11-30-h200.md), and the budget of the 32-token one was set to half of its weights. What they stand on, in one place:
 
     a kernel takes the longer of its arithmetic at 700 TFLOPS and its bytes at 4 TB/s, and 3 us more
     the link is PCIe 5 x16 as measured on an H200's host (docs/measurements)
