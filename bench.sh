@@ -138,7 +138,7 @@ steady_pass() { # RUN... -- STACK-ARGUMENTS
 # The time that the streamed weights take at the link's peak, over the time of the pass that copied them. What is
 # copied more than once a pass does not count twice, what is not copied does not count.
 link_ratio() { # BUDGET EXPECTED STACK-ARGUMENTS
-    steady_pass preloaded "$1" "$2" env OVERSHOT_TIERS=resident,streamed -- "${@:3}" >"$work/pass" || return 1
+    steady_pass preloaded "$1" "$2" env OVERSHOT_TIERS=resident,streamed OVERSHOT_PROFILE_CYCLES=0 -- "${@:3}" >"$work/pass" || return 1
     local streamed
     streamed=$(sed -n 's/^overshot: .* \([0-9]*\) streamed.*/\1/p' "$work/output")
     awk -v gbps="$link_gbps" -v most=$((streamed << 20)) \
