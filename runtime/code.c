@@ -33,7 +33,7 @@ static void add_bytes(struct ov_code *code, const void *data, size_t bytes)
 static bool find_whole(struct ov_view image, struct ov_view *whole)
 {
     uint32_t magic;
-    if (!ov_view_read(&image, 0, &magic, sizeof magic)) {
+    if (!ov_view_magic(&image, &magic)) {
         return false;
     }
     switch (magic) {

@@ -172,8 +172,7 @@ static int read_any(struct ov_view view, struct ov_image *image)
 {
     uint32_t magic;
 
-    /* The shortest PTX is longer than a magic number, too. */
-    if (!ov_view_read(&view, 0, &magic, sizeof magic)) {
+    if (!ov_view_magic(&view, &magic)) {
         return OV_IMAGE_TRUNCATED;
     }
     switch (magic) {

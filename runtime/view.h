@@ -56,4 +56,18 @@ static inline bool ov_view_read(struct ov_view *view, uint64_t offset, void *to,
     return true;
 }
 
+/* The number that an image begins with. No format has a zero in it, so a text that ends before is not read beyond its
+ * end: false. */
+static inline bool ov_view_magic(struct ov_view *view, uint32_t *magic)
+{
+    uint8_t byte[4];
+    for (unsigned i = 0; i < sizeof byte; i++) {
+        if (!ov_view_read(view, i, &byte[i], 1) || byte[i] == 0) {
+            return false;
+        }
+    }
+    memcpy(magic, byte, sizeof byte);
+    return true;
+}
+
 #endif
