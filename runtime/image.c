@@ -173,7 +173,7 @@ static int read_any(struct ov_view view, struct ov_image *image)
     uint32_t magic;
 
     if (!ov_view_magic(&view, &magic)) {
-        return OV_IMAGE_TRUNCATED;
+        return !view.open && view.bytes < sizeof magic ? OV_IMAGE_TRUNCATED : OV_IMAGE_UNKNOWN;
     }
     switch (magic) {
     case OV_CUBIN_MAGIC:
