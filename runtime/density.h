@@ -10,13 +10,13 @@
  * Time only bounds what was read: a launch that takes long for another reason counts as one that reads everything. And
  * all that follows from a wrong answer is a wrong tier, which costs time. What is measured:
  *
- *   in discovery  launches that touch large allocations; the times go to the log (learn.h). From it each study says
- * what *share* of a unit its launches read in a cycle. What was timed in host memory says what reading in place costs.
- * What was timed on the device only proves that not all was read, so: after a plan  the first launches that touch a
- * unit which the plan left in host memory for this reason. If they take too long the unit is *refuted*: there is
- * another plan soon, and it never counts as read in part again, so a unit changes its tier twice at most.
- *
- *   now and then  the same again, after twice as many quiet points each time: programs change.
+ * - In discovery: launches that touch large allocations; the times go to the log (learn.h). From it each study says
+ *   what *share* of a unit its launches read in a cycle. What was timed in host memory says what reading in place
+ *   costs. What was timed on the device only proves that not all was read, so:
+ * - After a plan: the first launches that touch a unit which the plan left in host memory for this reason. If they
+ *   take too long the unit is *refuted*: there is another plan soon, and it never counts as read in part again, so
+ *   a unit changes its tier twice at most.
+ * - Now and then: the same again, after twice as many quiet points each time: programs change.
  *
  * Guarded by the engine's lock. The events belong to the engine's context.
  */

@@ -4,17 +4,18 @@
  * While an engine learns, every address that a launch passes is logged. At a quiet point, when most of what is touched
  * was touched twice or more, the memory is hashed and the log is read:
  *
- *   stable   a page whose hash is what it was; `since` says from which place in the log on.
- *   run      bytes between two trusted boundaries of an allocation. A boundary inside an allocation is trusted if
- * copies from the host ended (at most 4 KiB before) and began there, and launches passed exactly that address, again
- *            and again, while all of it was stable. In the program's own reservations what kernels wrote may begin at
- *            an address that was passed to one that writes (study_born.c), with the same use. So what is only ever
- * reached through a base pointer stays one run. A run becomes a *unit* if it covers whole pages, all stable, and was
- * touched directly. That bytes did not change does not prove that nobody writes: passes over the same input write the
- * same activations. So a run must also be *innocent*: no slot that was seen to write (watch.h) touched it, and it was
- * filled by copies (weights are, activations are not), or all slots that touched it are known to read. reader   a
- * (kernel, slot) pair all of whose logged touches lie in units, after they had become stable. marks why a run may not
- * be streamed although it is a weight: enum ov_mark.
+ * - Stable: a page whose hash is what it was; `since` says from which place in the log on.
+ * - Run: bytes between two trusted boundaries of an allocation. A boundary inside an allocation is trusted if
+ *   copies from the host ended (at most 4 KiB before) and began there, and launches passed exactly that address,
+ *   again and again, while all of it was stable. In the program's own reservations, and only with
+ *   OVERSHOT_BOUNDARIES=writes, it may also be an address that was passed to a kernel that writes (study_born.c),
+ *   with the same use. So what is only ever reached through a base pointer stays one run.
+ * - A run becomes a *unit* if it covers whole pages, all stable, and was touched directly. That bytes did not
+ *   change does not prove that nobody writes: passes over the same input write the same activations. So a run must
+ *   also be *innocent*: no slot that was seen to write (watch.h) touched it, and it was filled by copies (weights
+ *   are, activations are not), or all slots that touched it are known to read.
+ * - Reader: a (kernel, slot) pair all of whose logged touches lie in units, after they had become stable.
+ * - Marks: why a run may not be streamed although it is a weight: enum ov_mark.
  *
  * Result: units, the sequence of their use (its period when it has one), and which units a launch uses together. It is
  * kept until the next discovery and is what plans are made of.

@@ -8,16 +8,18 @@
  * (recall.c: files, and what follows; recall_match.c: memory.)
  *
  * What is taken, and why it is no less safe than a study's picture (learn.h):
- *   contents    are those of the weight, by a 128-bit hash of each page, hashed at this very quiet point. Memory that
- * no copy filled and that is the same in every page is nobody's (zeros that will be written, mostly). innocence   is
- * judged as in a study, with the log so far: who is known to write takes the run out; who is not known is tried when it
- * first touches a streamed unit, as ever (watch.h). boundaries  A run that does not begin where its allocation begins
- * may be reached through an address in front of it, in this run of the program if not in the last. So it is waited for
- * until a launch has passed exactly its beginning. A program with one allocation for each weight need not wait. marks
- * what the profile does not let stream is not streamed. Hidden addresses are searched for in all memory, as before
- * every plan that is not made of a fresh study (ov_learn_look_again). emission    Discovery goes on behind the plan, so
- * kernels that are not known are looked at as they would be without one. The first that is found to compute addresses,
- * and was not known to, ends the trust: all units leave the ring, and the program is watched (ov_recall_doubt).
+ * - Contents are those of the weight, by a 128-bit hash of each page, hashed at this very quiet point. Memory that
+ *   no copy filled and that is the same in every page is nobody's (zeros that will be written, mostly).
+ * - Innocence is judged as in a study, with the log so far: who is known to write takes the run out; who is not
+ *   known is tried when it first touches a streamed unit, as ever (watch.h).
+ * - Boundaries. A run that does not begin where its allocation begins may be reached through an address in front of
+ *   it, in this run of the program if not in the last. So it is waited for until a launch has passed exactly its
+ *   beginning. A program with one allocation for each weight need not wait.
+ * - Marks. What the profile does not let stream is not streamed. Hidden addresses are searched for in all memory,
+ *   as before every plan that is not made of a fresh study (ov_learn_look_again).
+ * - Emission. Discovery goes on behind the plan, so kernels that are not known are looked at as they would be
+ *   without one. The first that is found to compute addresses, and was not known to, ends the trust: all units
+ *   leave the ring, and the program is watched (ov_recall_doubt).
  *
  * That discovery ends when a study finds the same runs and the same cycle: then the plan and the times stay as they
  * are. If it finds others, they replace the profile's, as in any discovery. Where runs have times, ov_runs.compute_s is

@@ -11,10 +11,10 @@
  * search before every plan and by the study that follows a plan made of a profile (recall.h). Verdicts are given out
  * only when the weights were recognised: by then the program is known to be the one that they were found in.
  *
- *   taken over   a slot's state; a writer stays one, whatever was seen since. That a kernel emits, has an output,
- * leaves it unseen. That it was looked at: as often as the discovery that the plan rested on did. not          counts
- * of launches and hits (they only cost time), and how far kernels reach (reach.h), which is about addresses, and those
- * are new in every run. Kernels whose code is not known, ever.
+ * - Taken over: a slot's state; a writer stays one, whatever was seen since. That a kernel emits, has an output,
+ *   leaves it unseen. That it was looked at: as often as the discovery that the plan rested on did.
+ * - Not: counts of launches and hits (they only cost time), and how far kernels reach (reach.h), which is about
+ *   addresses, and those are new in every run. Kernels whose code is not known, ever.
  *
  * The table has a lock of its own, behind the registry's. It only grows.
  */

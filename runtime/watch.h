@@ -2,17 +2,18 @@
  * watch.h - launches of kernels that are not known well enough, compared before and after.
  *
  * Three questions are asked of a (kernel, slot) pair:
- *   does it write?   Asked when an unknown pair touches a streamed unit. For this launch the unit
- * is mapped writable, in the ring, where it is held until it was looked at (or, if it cannot be in the ring now, as its
- * host master). Unchanged afterwards: the pair is a reader and all is as before. Changed: a writer, what it wrote
- * becomes the master, and the unit stays in host memory.
- *   is it an output? Asked of the first launches of each
- * kernel in discovery: the memory from the address on, up to the next address of the same launch, is hashed before and
- * after. Changed: a writer. does it emit?    Asked of the first launches of each kernel in discovery, and of every
- * launch of the first kind: are there arena addresses in the memory it reached that were not there before (emission.h)?
- * Then it computes pointers, and what it takes can be reached by others who do not name it: never streamed. The same
- * holds for a kernel that leaves its result nowhere that is looked at: a module's global that the program never asked
- * for, mostly.
+ * - Does it write? Asked when an unknown pair touches a streamed unit. For this launch the unit is mapped writable,
+ *   in the ring, where it is held until it was looked at (or, if it cannot be in the ring now, as its host master).
+ *   Unchanged afterwards: the pair is a reader and all is as before. Changed: a writer, what it wrote becomes the
+ *   master, and the unit stays in host memory.
+ * - Is it an output? Asked of the first launches of each kernel in discovery: the memory from the address on, up to
+ *   the next address of the same launch or to where another upload began, is hashed before and after. Changed: a
+ *   writer.
+ * - Does it emit? Asked of the first launches of each kernel in discovery, and of every launch of the first kind:
+ *   are there arena addresses in the memory it reached that were not there before (emission.h)? Then it computes
+ *   pointers, and what it takes can be reached by others who do not name it: never streamed. The same holds for a
+ *   kernel that leaves its result nowhere that is looked at: a module's global that the program never asked for,
+ *   mostly.
  *
  * A watched launch waits for the device twice; there are few. All functions but ov_watch_end need an exclusive section.
  */

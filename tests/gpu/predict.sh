@@ -79,25 +79,25 @@ percents() { # WHAT PERCENT...
     case " ${WHAT:-llama graph long} " in *" $1 "*) echo "${@:2}" ;; esac
 }
 
-layers=${LLAMA_LAYERS:-8}
-weights=$((500 + layers * 464)) # MiB
-for percent in $(percents llama 20 40 60 80); do
-    budget=$((weights * percent / 100 + 64))
-    echo "== llama_pass.py, $percent % of $weights MiB"
-    overshot llama.$percent $budget auto '32-token pass' LAYERS="$layers" N=60 python3 "$clients/llama_pass.py" || continue
-    compare llama.$percent "32-token pass" '32-token pass'
-    [ "${GREEDY:-1}" = 0 ] || { overshot llama.$percent.greedy $budget greedy '32-token pass' LAYERS="$layers" N=30 python3 "$clients/llama_pass.py" && beside_greedy llama.$percent '32-token pass'; }
-done
+# At each budget: the prediction, then what is used first resident.
+sweep() { # NAME WEIGHTS_MIB WHAT PASSES PASSES_GREEDY COMMAND... : N is how many passes COMMAND makes; prints WHAT
+    local name=$1 weights=$2 what=$3 passes=$4 greedy=$5 percent budget
+    shift 5
+    for percent in $(percents "$name" 20 40 60 80); do
+        budget=$((weights * percent / 100 + 64))
+        echo "== $name, $percent % of $weights MiB"
+        overshot "$name.$percent" $budget auto "$what" N="$passes" "$@" || continue
+        compare "$name.$percent" "$what" "$what"
+        if [ "${GREEDY:-1}" != 0 ] && overshot "$name.$percent.greedy" $budget greedy "$what" N="$greedy" "$@"; then
+            beside_greedy "$name.$percent" "$what"
+        fi
+    done
+}
 
-layers_graph=${GRAPH_LAYERS:-12}
-weights_graph=$((layers_graph * 192))
-for percent in $(percents graph 20 40 60 80); do
-    budget=$((weights_graph * percent / 100 + 64))
-    echo "== graph_pass.py, $percent % of $weights_graph MiB"
-    overshot graph.$percent $budget auto 'replay' LAYERS="$layers_graph" N=200 python3 "$clients/graph_pass.py" || continue
-    compare graph.$percent "replay" 'replay'
-    [ "${GREEDY:-1}" = 0 ] || { overshot graph.$percent.greedy $budget greedy 'replay' LAYERS="$layers_graph" N=60 python3 "$clients/graph_pass.py" && beside_greedy graph.$percent 'replay'; }
-done
+layers=${LLAMA_LAYERS:-8} layers_graph=${GRAPH_LAYERS:-12}
+weights=$((500 + layers * 464)) # MiB
+sweep llama $weights '32-token pass' 60 30 LAYERS="$layers" python3 "$clients/llama_pass.py"
+sweep graph $((layers_graph * 192)) replay 200 60 LAYERS="$layers_graph" python3 "$clients/graph_pass.py"
 
 for percent in $(percents long 20 40 60 80); do
     budget=$((weights * percent / 100 + ${ROOM_LONG:-3600}))

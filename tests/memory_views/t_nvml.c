@@ -20,7 +20,7 @@ struct memory_v2 {
 };
 
 static struct {
-    void *library;
+    void *handle;
     int (*init)(void);
     int (*by_index)(unsigned index, void **device);
     int (*memory)(void *device, struct memory *memory);
@@ -44,14 +44,14 @@ static void find(void)
 #else
 static void set(void *function, const char *name)
 {
-    *(void **)function = dlsym(nvml.library, name);
+    *(void **)function = dlsym(nvml.handle, name);
     HOLDS(*(void **)function != NULL);
 }
 
 static void find(void)
 {
-    nvml.library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    HOLDS(nvml.library != NULL);
+    nvml.handle = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    HOLDS(nvml.handle != NULL);
     set(&nvml.init, "nvmlInit_v2");
     set(&nvml.by_index, "nvmlDeviceGetHandleByIndex_v2");
     set(&nvml.memory, "nvmlDeviceGetMemoryInfo");

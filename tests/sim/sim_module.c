@@ -62,7 +62,8 @@ CUresult sim_module_make(struct sim_context *context, struct sim_image *image, s
     struct sim_module *module = calloc(1, sizeof *module);
     if (module == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *module = (struct sim_module){.context = context, .image = image, .library = library, .next = context->modules};
+    *module = (struct sim_module){.context = context, .image = image, .next = context->modules};
+    module->library = library;
     context->modules = module;
     if (library != NULL) {
         module->next_of_library = library->modules;
