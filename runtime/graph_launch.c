@@ -376,6 +376,11 @@ bool ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
     struct ov_engine *engine = graph != NULL ? graph->engine : NULL;
     bool again = (launch->turning || launch->timed) && result == CUDA_ERROR_OUT_OF_MEMORY &&
                  launch->used != launch->exec && !launch->again;
+    if (launch->timed) {
+        pthread_mutex_lock(&engine->lock);
+        ov_profiler_launched(&engine->profiler, launch->stream);
+        pthread_mutex_unlock(&engine->lock);
+    }
     if (launch->turning) {
         pthread_mutex_lock(&engine->lock);
         ov_ring_take_over(engine, &graph->turn.ring, launch->stream, result == CUDA_SUCCESS);

@@ -192,8 +192,8 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
         atomic_load(&ov_captures) != 0 || profiler->graphs == OV_PROFILER_GRAPHS) {
         return NULL;
     }
-    if (profiler->phase == OV_PROFILER_SEEKING && profiler->full >= profiler->slots_used) {
-        return NULL; /* no pass begins before the last one's times were read */
+    if (profiler->phase == OV_PROFILER_SEEKING && !ov_profiler_has_room(profiler)) {
+        return NULL; /* no pass begins before those before it were read */
     }
     t.before = calloc((size_t)graph->model.count + 1, sizeof(CUgraphNode));
     bool done = t.before != NULL && ov_weave_open(&t.m);

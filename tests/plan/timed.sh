@@ -92,9 +92,10 @@ case_computation_in_graphs_is_what_kernels_take() { computes_what_kernels_take 4
 case_computation_in_graphs_that_change() { computes_what_kernels_take 41M 700 -- --graph --graph-keep updated; }
 case_computation_in_graphs_in_pieces() { computes_what_kernels_take 60M 700 -- --graph --graph-parts 3; }
 
+first=10 last=14
 takes_what_is_predicted() {
     sizes=16,8,24
-    measured=$(pass_ms 10 14 "$@")
+    measured=$(pass_ms $first $last "$@")
     within 2 "$(told predicted)" "$measured" "budget $1, predicted and measured"
 }
 case_passes_take_what_is_predicted_at_20_percent() { takes_what_is_predicted 40M 500; }
@@ -105,6 +106,15 @@ case_passes_take_what_is_predicted_when_computation_is_long() { takes_what_is_pr
 
 case_passes_of_graphs_take_what_is_predicted() { takes_what_is_predicted 120M 600 -- --graph; }
 case_passes_of_long_graphs_take_what_is_predicted() { takes_what_is_predicted 79M 1400 -- --graph; }
+
+# The host is far ahead of the device, and waits for it once in sixteen passes: after the first time there is a plan, and
+# between that and the second one all passes are timed.
+waits_now_and_then() {
+    first=32 last=48
+    takes_what_is_predicted 79M 600 -- --graph --sync-every 16 "$@"
+}
+case_passes_of_graphs_that_nobody_waits_for() { waits_now_and_then; }
+case_passes_of_graphs_in_pieces_that_nobody_waits_for() { waits_now_and_then --graph-parts 4; }
 
 # The curve of tests/sim/sim_clock.c.
 case_link_is_the_simulated_one() {
