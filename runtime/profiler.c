@@ -378,8 +378,8 @@ void ov_profiler_pause(struct ov_profiler *profiler, CUstream stream)
 void ov_profiler_resume(struct ov_profiler *profiler, CUstream stream)
 {
     struct ov_sample *sample = profiler->pausing;
-    if (sample != NULL && (sample->skip[0].end == NULL ||
-                           ov_cu->cuEventRecord(sample->skip[0].end, stream) != CUDA_SUCCESS)) {
+    if (sample != NULL &&
+        (sample->skip[0].end == NULL || ov_cu->cuEventRecord(sample->skip[0].end, stream) != CUDA_SUCCESS)) {
         sample->skip[0].end = NULL;
     }
     profiler->pausing = NULL;

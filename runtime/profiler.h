@@ -21,8 +21,8 @@
  *   off > seeking > following > done > off
  *
  * A graph is launched without coming here node by node. For a pass that is timed a clone is launched in its place, with
- * the same nodes, the same copies, and event nodes around the touches (graph_timed.c); it is used once. What a driver says
- * of such an event before its node ran, nobody knows: such passes are read when an event is over that was recorded
+ * the same nodes, the same copies, and event nodes around the touches (graph_timed.c); it is used once. What a driver
+ * says of such an event before its node ran, nobody knows: such passes are read when an event is over that was recorded
  * after the last clone.
  *
  * What comes of it is judged in timing.h. Guarded by the engine's lock; memory and events are made when profiling
@@ -93,8 +93,8 @@ struct ov_profiler {
         CUgraph graph;
     } graph[OV_PROFILER_GRAPHS];
     uint32_t graphs;
-    uint32_t launching;        /* clones that the driver has not been given yet */
-    CUevent launched;          /* after the last one that it was */
+    uint32_t launching; /* clones that the driver has not been given yet */
+    CUevent launched;   /* after the last one that it was */
     bool any_launched;
     struct ov_sample *pausing; /* the interval under way, from ov_profiler_pause on */
 };

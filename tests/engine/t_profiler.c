@@ -2,7 +2,7 @@
  * Passes are timed, and timed anew when they take another time than was planned for; but not when they are of several
  * kinds, not because the host is late, and not for ever.
  */
-#include "rig.h"
+#include "rig_graph.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,13 +211,233 @@ static void order_changes_meanwhile(void)
     close_rig(&rig);
 }
 
+/* ---- graphs ---- */
+
+/* A chain of kernels, each of which reads a weight. */
+struct chain {
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node[COUNT];
+    unsigned from, to;
+};
+
+/* What the node of weight `index` is called with; params point into it. */
+struct call {
+    CUdeviceptr in, out;
+    uint64_t words;
+    double microseconds;
+    void *params[4];
+};
+
+static CUDA_KERNEL_NODE_PARAMS node_params(struct rig *rig, unsigned index, double microseconds, struct call *call)
+{
+    *call = (struct call){rig->weight[index].address, rig->out, 256, microseconds, {NULL}};
+    void *const params[] = {&call->in, &call->out, &call->words, &call->microseconds};
+    memcpy(call->params, params, sizeof params);
+    return rig_kernel_node(rig, "probe_slow_copy", call->params);
+}
+
+static struct chain chain_of(struct rig *rig, unsigned from, unsigned to, double microseconds)
+{
+    struct chain chain = {.from = from, .to = to};
+    struct call call;
+    OK(cuGraphCreate(&chain.graph, 0));
+    for (unsigned i = from; i < to; i++) {
+        const CUDA_KERNEL_NODE_PARAMS params = node_params(rig, i, microseconds, &call);
+        OK(cuGraphAddKernelNode(&chain.node[i], chain.graph, &chain.node[i - 1 + (i == from)], i > from, &params));
+    }
+    chain.exec = rig_instantiate(chain.graph);
+    return chain;
+}
+
+static void set_chain(struct rig *rig, const struct chain *chain, double microseconds)
+{
+    struct call call;
+    for (unsigned i = chain->from; i < chain->to; i++) {
+        const CUDA_KERNEL_NODE_PARAMS params = node_params(rig, i, microseconds, &call);
+        OK(cuGraphExecKernelNodeSetParams(chain->exec, chain->node[i], &params));
+    }
+}
+
+static void replay(struct rig *rig, const struct chain *chain)
+{
+    OK(cuGraphLaunch(chain->exec, rig->stream));
+    OK(cuStreamSynchronize(rig->stream));
+}
+
+static void replays(struct rig *rig, const struct chain *chain, unsigned count)
+{
+    while (count-- > 0) {
+        replay(rig, chain);
+    }
+}
+
+static void drop_chain(const struct chain *chain)
+{
+    rig_drop_graph(chain->exec, chain->graph);
+}
+
+static void change_in_graph_is_noticed(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain chain = chain_of(&rig, 0, COUNT, 100);
+    replays(&rig, &chain, 60);
+    computes(100);
+    HOLDS(rig_logged("copies in it") && times_anew() == 0);
+    set_chain(&rig, &chain, 300);
+    replays(&rig, &chain, 60);
+    HOLDS(times_anew() == 1);
+    computes(300);
+    replays(&rig, &chain, 200);
+    HOLDS(times_anew() == 1);
+    set_chain(&rig, &chain, 100);
+    replays(&rig, &chain, 60);
+    HOLDS(times_anew() == 2);
+    computes(100);
+    drop_chain(&chain);
+    close_rig(&rig);
+}
+
+static void steady_graph_is_left_alone(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain chain = chain_of(&rig, 0, COUNT, 60);
+    for (unsigned i = 0; i < 20; i++) {
+        replays(&rig, &chain, 15);
+        set_chain(&rig, &chain, 60); /* which changes nothing */
+    }
+    HOLDS(rig_logged(told) && times_anew() == 0 && rig_plans() <= 2);
+    drop_chain(&chain);
+    close_rig(&rig);
+}
+
+/* One that is changed before each launch, and then one of each kind. */
+static void kinds_of_graphs_that_take_turns(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain chain = chain_of(&rig, 0, COUNT, 60), other = chain_of(&rig, 0, COUNT, 300);
+    for (unsigned i = 0; i < 150; i++) {
+        set_chain(&rig, &chain, i % 2 == 0 ? 60 : 300);
+        replay(&rig, &chain);
+    }
+    HOLDS(rig_logged(told) && times_anew() == 0);
+    set_chain(&rig, &chain, 60);
+    for (unsigned i = 0; i < 100; i++) {
+        replay(&rig, &chain);
+        replay(&rig, &other);
+    }
+    HOLDS(times_anew() == 0 && rig_plans() <= 2);
+    drop_chain(&chain);
+    drop_chain(&other);
+    close_rig(&rig);
+}
+
+/* Long enough for each to be noticed: less and less often. */
+static void kinds_of_graphs_that_come_in_rows(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain chain = chain_of(&rig, 0, COUNT, 60);
+    for (unsigned i = 0; i < 30; i++) {
+        set_chain(&rig, &chain, i % 2 == 0 ? 60 : 300);
+        replays(&rig, &chain, 35);
+    }
+    HOLDS(rig_logged(told) && times_anew() >= 1 && times_anew() <= 7 && rig_plans() <= 9);
+    drop_chain(&chain);
+    close_rig(&rig);
+}
+
+/* A graph that is launched once is watched all the same. */
+static void graph_made_anew_for_each_pass(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    for (unsigned i = 0; i < 120; i++) {
+        const struct chain chain = chain_of(&rig, 0, COUNT, i < 60 ? 100 : 300);
+        replay(&rig, &chain);
+        drop_chain(&chain);
+        HOLDS(i != 59 || (rig_logged(told) && times_anew() == 0));
+    }
+    HOLDS(times_anew() == 1);
+    computes(300);
+    close_rig(&rig);
+}
+
+/* Of two that take turns the one that copies more is watched. */
+static void largest_graph_is_watched(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain small = chain_of(&rig, 0, 2, 100), large = chain_of(&rig, 2, COUNT, 100);
+    for (unsigned i = 0; i < 120; i++) {
+        if (i == 60) {
+            HOLDS(rig_logged(told) && times_anew() == 0);
+            set_chain(&rig, &large, 300);
+        }
+        replay(&rig, &small);
+        replay(&rig, &large);
+    }
+    HOLDS(times_anew() == 1);
+    drop_chain(&small);
+    drop_chain(&large);
+    close_rig(&rig);
+}
+
+/* The host is never told that the device is done: it uploads a few bytes for each pass, which waits for the one before.
+ * More passes are wanted than there is room for clones: what is over is read in between. */
+static void graphs_that_are_never_waited_for(void)
+{
+    struct rig rig;
+    struct chain chain[COUNT];
+    CUstream stream;
+    uint32_t token = 0;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    for (unsigned i = 0; i < COUNT; i++) {
+        chain[i] = chain_of(&rig, i, i + 1, 100);
+    }
+    for (unsigned pass = 0; pass < 40 && rig_plans() == 0; pass++) {
+        passes(&rig, 1, 100);
+    }
+    for (; token < 60; token++) {
+        OK(cuMemcpyHtoD(rig.out, &token, sizeof token));
+        for (unsigned i = 0; i < COUNT; i++) {
+            OK(cuGraphLaunch(chain[i].exec, stream));
+        }
+    }
+    HOLDS(!rig_logged(told));
+    OK(cuStreamSynchronize(stream));
+    computes(100);
+    for (unsigned i = 0; i < COUNT; i++) {
+        drop_chain(&chain[i]);
+    }
+    OK(cuStreamDestroy(stream));
+    close_rig(&rig);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(times_are_told),          CASE(change_is_noticed), CASE(steady_is_left_alone),  CASE(kinds_that_take_turns),
-    CASE(kinds_that_come_in_rows), CASE(host_that_is_late), CASE(pauses_between_passes), CASE(no_order),
+    CASE(times_are_told),
+    CASE(change_is_noticed),
+    CASE(steady_is_left_alone),
+    CASE(kinds_that_take_turns),
+    CASE(kinds_that_come_in_rows),
+    CASE(host_that_is_late),
+    CASE(pauses_between_passes),
+    CASE(no_order),
     CASE(order_changes_meanwhile),
+    CASE(change_in_graph_is_noticed),
+    CASE(steady_graph_is_left_alone),
+    CASE(kinds_of_graphs_that_take_turns),
+    CASE(kinds_of_graphs_that_come_in_rows),
+    CASE(graph_made_anew_for_each_pass),
+    CASE(largest_graph_is_watched),
+    CASE(graphs_that_are_never_waited_for),
 };
 RIG_MAIN(cases)
