@@ -350,40 +350,62 @@ static void kinds_of_graphs_that_come_in_rows(void)
     close_rig(&rig);
 }
 
-/* A graph that is launched once is watched all the same. */
+/* A graph that is launched once is watched all the same. None of them is where another was. */
 static void graph_made_anew_for_each_pass(void)
 {
+    enum { PASSES = 120 };
     struct rig rig;
+    struct chain chain[PASSES];
     rig_open_with(&rig, COUNT, weight_bytes);
-    for (unsigned i = 0; i < 120; i++) {
-        const struct chain chain = chain_of(&rig, 0, COUNT, i < 60 ? 100 : 300);
-        replay(&rig, &chain);
-        drop_chain(&chain);
-        HOLDS(i != 59 || (rig_logged(told) && times_anew() == 0));
+    for (unsigned i = 0; i < PASSES; i++) {
+        chain[i] = chain_of(&rig, 0, COUNT, i < PASSES / 2 ? 100 : 300);
+        replay(&rig, &chain[i]);
+        HOLDS(i + 1 != PASSES / 2 || (rig_logged(told) && times_anew() == 0));
     }
     HOLDS(times_anew() == 1);
     computes(300);
+    for (unsigned i = 0; i < PASSES; i++) {
+        drop_chain(&chain[i]);
+    }
     close_rig(&rig);
 }
 
-/* Of two that take turns the one that copies more is watched. */
-static void largest_graph_is_watched(void)
+/* Of two that take turns the one that copies more is watched, whichever comes first when times are known. */
+static void largest_graph_is_watched(bool first)
 {
     struct rig rig;
     rig_open_with(&rig, COUNT, weight_bytes);
     const struct chain small = chain_of(&rig, 0, 2, 100), large = chain_of(&rig, 2, COUNT, 100);
-    for (unsigned i = 0; i < 120; i++) {
-        if (i == 60) {
-            HOLDS(rig_logged(told) && times_anew() == 0);
-            set_chain(&rig, &large, 300);
-        }
-        replay(&rig, &small);
-        replay(&rig, &large);
+    const struct chain *const order[] = {first ? &large : &small, first ? &small : &large};
+    unsigned launched = 0;
+    while (launched < 200 && !rig_logged(told)) {
+        replay(&rig, order[launched++ % 2]);
+    }
+    if (launched % 2 == 1) { /* the other one comes next */
+        launched++;
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        replay(&rig, order[launched++ % 2]);
+    }
+    HOLDS(rig_logged(told) && times_anew() == 0);
+    set_chain(&rig, &large, 300);
+    for (unsigned i = 0; i < 100; i++) {
+        replay(&rig, order[launched++ % 2]);
     }
     HOLDS(times_anew() == 1);
     drop_chain(&small);
     drop_chain(&large);
     close_rig(&rig);
+}
+
+static void largest_graph_comes_first(void)
+{
+    largest_graph_is_watched(true);
+}
+
+static void largest_graph_comes_second(void)
+{
+    largest_graph_is_watched(false);
 }
 
 /* The host is never told that the device is done: it uploads a few bytes for each pass, which waits for the one before.
@@ -437,7 +459,8 @@ static const struct rig_case cases[] = {
     CASE(kinds_of_graphs_that_take_turns),
     CASE(kinds_of_graphs_that_come_in_rows),
     CASE(graph_made_anew_for_each_pass),
-    CASE(largest_graph_is_watched),
+    CASE(largest_graph_comes_first),
+    CASE(largest_graph_comes_second),
     CASE(graphs_that_are_never_waited_for),
 };
 RIG_MAIN(cases)
