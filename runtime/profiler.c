@@ -234,14 +234,28 @@ static void surprise(struct ov_profiler *profiler)
     }
 }
 
+/* 1 + index, 0: none of this engine's. */
+static uint32_t unit_of(struct ov_engine *engine, uint64_t address)
+{
+    return ov_arena_slice(address) == (unsigned)engine->slice ? ov_density_unit(engine, address) : 0;
+}
+
+bool ov_profiler_begins(struct ov_engine *engine, const struct ov_touches *touches)
+{
+    bool begins = false;
+    for (unsigned i = 0; i < touches->count && !begins; i++) {
+        begins = unit_of(engine, touches->item[i].address) == engine->profiler.cycle[0] + 1;
+    }
+    return begins;
+}
+
 /* The touches that the launch brings, in the way in which study.c makes a sequence of them. */
 bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches)
 {
     struct ov_profiler *profiler = &engine->profiler;
     profiler->steps = 0;
     for (unsigned i = 0; i < touches->count; i++) {
-        const uint64_t address = touches->item[i].address;
-        const uint32_t unit = ov_arena_slice(address) == (unsigned)engine->slice ? ov_density_unit(engine, address) : 0;
+        const uint32_t unit = unit_of(engine, touches->item[i].address);
         bool known = unit == 0;
         for (uint32_t s = 0; s < profiler->steps && !known; s++) {
             known = profiler->step[s] == unit - 1;
@@ -396,7 +410,6 @@ void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph gr
 {
     profiler->graph[profiler->graphs].exec = exec;
     profiler->graph[profiler->graphs++].graph = graph;
-    profiler->launching++;
 }
 
 void ov_profiler_launched(struct ov_profiler *profiler, CUstream stream)

@@ -93,7 +93,7 @@ struct ov_profiler {
         CUgraph graph;
     } graph[OV_PROFILER_GRAPHS];
     uint32_t graphs;
-    uint32_t launching; /* clones that the driver has not been given yet */
+    uint32_t launching; /* clones that are being made, or that the driver has not been given yet */
     CUevent launched;   /* after the last one that it was */
     bool any_launched;
     struct ov_sample *pausing; /* the interval under way, from ov_profiler_pause on */
@@ -120,6 +120,8 @@ void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch
  * Moves on by them; `ended` was before what the node waits for, NULL: not known. If it then follows: `from` is after
  * that. */
 bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches);
+/* Whether the cycle's first touch may be one of them. */
+bool ov_profiler_begins(struct ov_engine *engine, const struct ov_touches *touches);
 void ov_profiler_advance(struct ov_profiler *profiler, CUevent ended);
 void ov_profiler_start(struct ov_profiler *profiler, CUevent from, CUstream stream);
 /* An event for one of both; NULL: there are no more. */
