@@ -458,6 +458,23 @@ static void many_graphs_that_are_never_waited_for(void)
     never_waited_for(40, 2 * MIB, 500, 10000, 1);
 }
 
+/* Not even now and then, and the host is far ahead: when first asked, the passes that are timed are not over. */
+static void host_that_never_waits(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain chain = chain_of(&rig, 0, COUNT, 200);
+    for (unsigned i = 0; i < 4000 && !rig_logged(told); i += 50) {
+        for (unsigned k = 0; k < 50; k++) {
+            OK(cuGraphLaunch(chain.exec, rig.stream));
+        }
+    }
+    computes(200);
+    OK(cuStreamSynchronize(rig.stream));
+    drop_chain(&chain);
+    close_rig(&rig);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -481,5 +498,6 @@ static const struct rig_case cases[] = {
     CASE(largest_graph_comes_second),
     CASE(graphs_that_are_never_waited_for),
     CASE(many_graphs_that_are_never_waited_for),
+    CASE(host_that_never_waits),
 };
 RIG_MAIN(cases)
