@@ -127,6 +127,16 @@ case_far_behind() {
     passes | awk -v last=0 '$1 <= last || $3 < 0.3 { exit 1 } { last = $1 } END { exit !(last > 200) }' || die "passes"
 }
 
+# The queue holds what eight weights take in 128 passes, but for one touch: the last of these passes loses its last, and
+# the next one begins with a queue that is empty again. The one that is not whole is left out all the same.
+case_what_is_lost_at_the_end_of_a_pass() {
+    program 386 --ops 1e6 --sync-every 128 -- OVERSHOT_TIMING=4
+    left=$(sed -n 's/.*passes (\([0-9]*\) left out).*/\1/p' "$work/errors")
+    [ "${left:-0}" = 1 ] || die "${left:-no} passes left out"
+    [ "$(weights | wc -l)" = 8 ] || die "rows of weights"
+    weights | awk '$5 != 1 { exit 1 }' || die "a weight that is not copied once a pass"
+}
+
 case_no_plan() {
     program 1 -- OVERSHOT_TIMING=3
     grep -q 'OVERSHOT_TIMING: no pass was timed from beginning to end' "$work/errors" || die "nothing is said"
