@@ -1,19 +1,11 @@
 #!/bin/sh
 # timed.sh LIBRARY DRIVER STACK TOOL CASE : what the library finds out about a program's passes and the link, what it
 # predicts from that, and what it does with it, against the clock of the simulated driver. Exit status 0 or 1.
-set -eu
-library=$1 driver=$2 stack=$3 case=$5
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=simulated.sh
+. "$(dirname "$0")/simulated.sh"
 # 12 weights, 96 MiB: large enough that what a pass takes of the host's time is little.
 layers=12 sizes=8,4,12
 hbm=4000 tflops=50 # SIM_HBM_GBPS, SIM_TFLOPS
-
-die() {
-    echo "$*" >&2
-    [ ! -e "$work/log" ] || grep -v 'MiB at' "$work/log" | tail -n 20 >&2
-    exit 1
-}
 
 # program BUDGET OPS PASSES [VARIABLE=VALUE...] [-- OPTION...] : runs it; $work/log, /report, /profile/*
 program() {
@@ -27,8 +19,8 @@ program() {
     [ $# = 0 ] || shift
     rm -rf "$work/log" "$work/profile"
     # shellcheck disable=SC2086 # variables are words
-    env OVERSHOT_BUDGET="$budget" OVERSHOT_LOG=debug OVERSHOT_LOG_FILE="$work/log" OVERSHOT_PROFILE_DIR="$work/profile" \
-        SIM_REPORT="$work/report" $variables LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" \
+    watched OVERSHOT_BUDGET="$budget" OVERSHOT_LOG=debug OVERSHOT_LOG_FILE="$work/log" \
+        OVERSHOT_PROFILE_DIR="$work/profile" SIM_REPORT="$work/report" $variables \
         "$stack" --layers $layers --sizes "$(echo $sizes | sed 's/,/M,/g')M" --ops "$ops" --passes "$passes" "$@" \
         >"$work/output" 2>&1 || die "$(cat "$work/output")"
 }

@@ -1,17 +1,9 @@
 #!/bin/sh
 # timing.sh LIBRARY DRIVER STACK TOOL CASE : the table of OVERSHOT_TIMING against the simulated driver's clock. Exit
 # status 0 or 1.
-set -eu
-library=$1 driver=$2 stack=$3 case=$5
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=simulated.sh
+. "$(dirname "$0")/simulated.sh"
 link=51000000 # bytes a ms: what the simulated link does with copies of 2 MiB
-
-die() {
-    echo "$*" >&2
-    cat "$work/errors" >&2
-    exit 1
-}
 
 # program PASSES OPTION... -- VARIABLE=VALUE... : ten weights of 2 MiB, of which eight are streamed; what is logged goes
 # to errors. It writes what it writes alone. The first plan stays.
@@ -24,11 +16,10 @@ program() {
     done
     shift
     # shellcheck disable=SC2086 # options are words
-    env OVERSHOT_BUDGET=14M OVERSHOT_PROFILE_CYCLES=0 SIM_REPORT="$work/report" OVERSHOT_SUMMARY=1 LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$@" "$stack" $model >"$work/output" 2>"$work/errors" || die "it failed"
+    watched OVERSHOT_BUDGET=14M OVERSHOT_PROFILE_CYCLES=0 SIM_REPORT="$work/report" OVERSHOT_SUMMARY=1 "$@" \
+        "$stack" $model >"$work/output" 2>"$work/errors" || die "it failed"
     # shellcheck disable=SC2086
-    LD_LIBRARY_PATH=$driver "$stack" $model >"$work/alone"
-    cmp -s "$work/alone" "$work/output" || die "other bytes than alone"
+    same_as_alone $model
 }
 
 # Rows of single weights, and of passes, without the beginning of the lines.
