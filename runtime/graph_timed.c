@@ -213,13 +213,13 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     struct timed t = {.m = {.graph = graph, .engine = graph->engine}, .stream = stream};
     CUgraphExec exec = NULL;
     if (graph->clone == NULL || graph->pinned || ov_cu->cuGraphAddEventRecordNode == NULL ||
-        atomic_load(&ov_captures) != 0 || profiler->graphs == OV_PROFILER_GRAPHS) {
+        atomic_load(&ov_captures) != 0) {
         return NULL;
     }
     if (profiler->phase == OV_PROFILER_SEEKING && !ov_profiler_has_room(profiler)) {
         return NULL; /* no pass begins before those before it were read */
     }
-    if (pass_over(graph)) {
+    if (pass_over(graph) || profiler->graphs == OV_PROFILER_GRAPHS) {
         return NULL;
     }
     profiler->launching++;

@@ -25,7 +25,7 @@
  * says of such an event before its node ran, nobody knows: such passes are read when an event is over that was recorded
  * after the last clone.
  *
- * What comes of it is judged in timing.h. Guarded by the engine's lock; memory and events are made when profiling
+ * What comes of it is judged in retime.h. Guarded by the engine's lock; memory and events are made when profiling
  * begins, in an exclusive section, and given back at the quiet point at which it ends. The events belong to the
  * engine's context.
  */
