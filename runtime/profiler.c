@@ -425,6 +425,15 @@ void ov_profiler_lose(struct ov_profiler *profiler)
     }
 }
 
+static size_t count_unknown(const struct ov_profiler *profiler)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < (size_t)profiler->passes * profiler->length; i++) {
+        count += profiler->seconds[i] < 0;
+    }
+    return count;
+}
+
 bool ov_profiler_collect(struct ov_engine *engine)
 {
     struct ov_profiler *profiler = &engine->profiler;
@@ -432,5 +441,10 @@ bool ov_profiler_collect(struct ov_engine *engine)
         return false;
     }
     read_full(profiler);
-    return profiler->phase == OV_PROFILER_DONE && profiler->full == 0;
+    if (profiler->phase != OV_PROFILER_DONE || profiler->full > 0) {
+        return false;
+    }
+    ov_log(OV_LOG_DEBUG, "device %d: %u passes were timed, intervals not known: %zu of %zu", engine->device,
+           profiler->passes, count_unknown(profiler), (size_t)profiler->passes * profiler->length);
+    return true;
 }

@@ -419,7 +419,7 @@ static void never_waited_for(unsigned count, size_t bytes, double us, double las
     struct rig rig;
     struct chain chain[RIG_WEIGHTS];
     CUstream stream;
-    double ms = 0, spread = 100;
+    double ms = 0, unknown = 100;
     rig_open_with(&rig, count, bytes);
     OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     for (unsigned i = 0; i < count; i++) {
@@ -438,7 +438,8 @@ static void never_waited_for(unsigned count, size_t bytes, double us, double las
     OK(cuStreamSynchronize(stream));
     HOLDS(lines_with(told, &ms) > 0);
     is_about(ms, (count * kernel_us + (count - 1) * us + last_us) / 1e3);
-    HOLDS(lines_with("(spread", &spread) > 0 && spread < 15); /* each was read when it was over */
+    /* Each was read when it was over. The first may begin with a launch that is tried out. */
+    HOLDS(lines_with("intervals not known:", &unknown) > 0 && unknown <= 1);
     for (unsigned i = 0; i < count; i++) {
         drop_chain(&chain[i]);
     }
