@@ -100,6 +100,20 @@ static void times_are_told(void)
     close_rig(&rig);
 }
 
+/* Launches that are tried out tell nothing: that is no reason to doubt what the others told. */
+static void trials_are_no_spread(void)
+{
+    struct rig rig;
+    double percent = 100;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    passes(&rig, 16, 100);
+    HOLDS(lines_with("(spread", &percent) > 0);
+    if (percent > 3) {
+        rig_fail(RIG_EXIT_SELF, "passes that are alike differ by %.1f %%", percent);
+    }
+    close_rig(&rig);
+}
+
 static void change_is_noticed(void)
 {
     struct rig rig;
@@ -481,6 +495,7 @@ static void host_that_never_waits(void)
 #name, name \
     }
 static const struct rig_case cases[] = {
+    CASE(trials_are_no_spread),
     CASE(times_are_told),
     CASE(change_is_noticed),
     CASE(steady_is_left_alone),
