@@ -141,6 +141,7 @@ static void attend(struct ov_engine *engine)
     bool off = !timed && ov_pace_is_off(&engine->ring.pace), answered = ov_planning_done(&engine->planning);
     pthread_mutex_unlock(&engine->lock);
     if (work == NOTHING && !replan && !timed && !off && !answered) {
+        atomic_store(&engine->overdue, 0); /* asked again after as many launches */
         return;
     }
     uint64_t begin = ov_now_ns();

@@ -1,20 +1,13 @@
 #!/bin/sh
 # steer.sh LIBRARY DRIVER STACK TOOL CASE : `overshot ctl` on a program that runs on the simulated driver. It writes what
 # it writes alone, whatever is asked of it. Exit status 0 or 1.
-set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5
-work=$(mktemp -d)
+# shellcheck source=simulated.sh
+. "$(dirname "$0")/simulated.sh"
 chmod 700 "$work"
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || :; rm -rf "$work"' EXIT
 export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1 OVERSHOT_PROFILE_CYCLES=0
 model="--layers 10 --bytes 2M --width 64 --passes 300"
-
-die() {
-    echo "$*" >&2
-    [ ! -e "$work/errors" ] || cat "$work/errors" >&2
-    exit 1
-}
 
 # start BUDGET LIMIT [VARIABLE=VALUE...] : the program in the background, until it streams.
 start() {
@@ -22,7 +15,7 @@ start() {
     shift 2
     # shellcheck disable=SC2086 # options are words
     env "$@" OVERSHOT_BUDGET="$budget" SIM_LIMIT="$limit" SIM_REPORT="$work/report" LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output" 2>"$work/errors" &
+        LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output" 2>"$work/errors" & # its number is asked for
     pid=$!
 }
 
@@ -50,8 +43,7 @@ finish() {
     wait "$pid" || die "it failed"
     pid=
     # shellcheck disable=SC2086
-    LD_LIBRARY_PATH=$driver "$stack" $model >"$work/alone"
-    cmp -s "$work/alone" "$work/output" || die "other bytes than alone"
+    same_as_alone $model
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket is left"
 }
 
