@@ -157,7 +157,8 @@ bool ov_host_backed(const struct ov_engine *engine)
 
 void ov_engine_look(struct ov_engine *engine)
 {
-    atomic_store(&engine->looking, engine->learning || engine->profiler.phase != OV_PROFILER_OFF);
+    atomic_store(&engine->looking,
+                 engine->learning || engine->profiler.phase != OV_PROFILER_OFF || engine->planning.awaited);
 }
 
 void ov_engine_learn(struct ov_engine *engine)

@@ -74,7 +74,7 @@ struct ov_engine {
     } record;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
-    _Atomic bool looking;          /* it learns or times passes; read without the lock in the launch path */
+    _Atomic bool looking; /* it learns, times passes, or awaits a plan; read without the lock in the launch path */
     _Atomic bool streaming_barred; /* something was met that may reach any unit (an opaque kernel); as armed */
     _Atomic unsigned plans;        /* made so far; the last one's pages, for the summary: */
     struct {
