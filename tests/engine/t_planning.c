@@ -76,7 +76,7 @@ static void better_plan_comes_without_waits(void)
     struct rig rig;
     rig_open_with(&rig, COUNT, weight_bytes);
     unsigned before = 0;
-    for (unsigned i = 0; i < 300000 && (before == 0 || rig_plans() == before); i++) {
+    for (unsigned i = 0; i < 60000 && (before == 0 || rig_plans() == before); i++) {
         enqueue(&rig);
         if (i % 100 == 99 && before == 0 && rig_logged(told)) {
             before = rig_plans();
