@@ -175,6 +175,7 @@ void ov_engine_arm(struct ov_engine *engine, const char *why)
 {
     ov_steer_start();
     bool entered = ov_context_enter(engine);
+    const CUstreamCaptureMode mode = ov_relax(); /* the program may map memory while it captures */
     pthread_mutex_lock(&engine->lock);
     if (!engine->armed) {
         CUresult result = ov_inspect_open(engine);
@@ -197,6 +198,7 @@ void ov_engine_arm(struct ov_engine *engine, const char *why)
         (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
     }
     pthread_mutex_unlock(&engine->lock);
+    ov_relax_end(mode);
     ov_context_leave(entered);
 }
 
@@ -326,8 +328,7 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     section->waited_ns = ov_now_ns() - section->begin_ns;
     section->idle = !captures && section->result == CUDA_SUCCESS;
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
-    section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
+    section->mode = ov_relax();
     pthread_mutex_lock(&engine->lock);
     ov_graphs_stale(); /* this is where units, masters and what is known of kernels change */
     engine->ring.last_turn = 0;
@@ -353,7 +354,7 @@ void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section)
     }
     engine->arena.frozen = CUDA_SUCCESS;
     pthread_mutex_unlock(&engine->lock);
-    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
+    ov_relax_end(section->mode);
     ov_context_leave(section->entered);
     ov_gate_open();
     ov_gate_step_in(section->gate_depth);
@@ -404,6 +405,18 @@ void ov_engine_close(struct ov_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     ov_context_leave(entered);
     forget_engine(engine);
+}
+
+CUstreamCaptureMode ov_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void ov_relax_end(CUstreamCaptureMode before)
+{
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&before);
 }
 
 /* The query of an event is refused exactly when an allocation is, and does nothing else. */

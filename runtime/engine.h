@@ -181,6 +181,11 @@ void ov_note_stream(struct ov_engine *engine, CUstream stream);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);
+/* Between these two the thread may ask and wait: such a call is neither refused because somebody captures, be it
+ * another thread that began just now, nor does it break the capture. Not for the context as a whole, which never may be
+ * waited for then. */
+CUstreamCaptureMode ov_relax(void);
+void ov_relax_end(CUstreamCaptureMode before);
 /* Captures that began in it, or in a stream of the context, are over (capture.c). */
 void ov_capture_stream_closing(CUstream stream);
 void ov_capture_context_closing(CUcontext context, CUdevice device); /* NULL: the device's */

@@ -122,7 +122,9 @@ void ov_pace_pass(struct ov_pace *pace, const struct ov_unit *unit, CUstream str
     if (unit->paced == OV_PACED_BEGIN) {
         pace->span[pace->now].begun = ov_cu->cuEventRecord(pace->span[pace->now].begin, stream) == CUDA_SUCCESS;
     } else if (pace->span[pace->now].begun) {
+        const CUstreamCaptureMode mode = ov_relax();
         const bool late = ov_cu->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
+        ov_relax_end(mode);
         read_before(pace);
         pace->span[pace->now].begun = false;
         pace->span[pace->now].full = !late && ov_cu->cuEventRecord(pace->span[pace->now].end, stream) == CUDA_SUCCESS;
