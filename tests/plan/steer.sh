@@ -1,8 +1,8 @@
 #!/bin/sh
-# steer.sh LIBRARY DRIVER STACK TOOL CASE : `overshot ctl` on a program that runs on the simulated driver. It writes what
-# it writes alone, whatever is asked of it. Exit status 0 or 1.
+# steer.sh LIBRARY DRIVER STACK TOOL CASE T_REMEMBER T_STEER : `overshot ctl` on a program that runs on the simulated
+# driver. It writes what it writes alone, whatever is asked of it. Exit status 0 or 1.
 set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5
+library=$1 driver=$2 stack=$3 tool=$4 case=$5 told=$7
 work=$(mktemp -d)
 chmod 700 "$work"
 pid=
@@ -201,6 +201,35 @@ case_folder_of_others() {
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket in a folder that others can enter"
     kill "$pid"
     wait "$pid" || :
+    pid=
+}
+
+# Each that was accepted is done, in the order in which they came, when the program waits at last.
+case_requests_that_wait() {
+    mkfifo "$work/lines"
+    env OVERSHOT_BUDGET=14M SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info LD_PRELOAD="$library" \
+        LD_LIBRARY_PATH="$driver" "$told" waits_when_told <"$work/lines" >"$work/output" 2>"$work/errors" &
+    pid=$!
+    exec 9>"$work/lines"
+    tries=0
+    until grep -q ready "$work/output"; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || die "it never streamed"
+        sleep 0.05
+    done
+    ask 'accepted: *' budget=10M
+    ask 'accepted: *' pause
+    ask 'device 0: streaming; budget 14 MiB, *' status
+    echo go >&9
+    tries=0
+    until "$tool" ctl "$pid" status | grep -q paused; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || die "it was never paused"
+        sleep 0.05
+    done
+    ask 'device 0: paused; budget 10 MiB, *' status
+    exec 9>&-
+    wait "$pid" || die "it failed"
     pid=
 }
 
