@@ -143,12 +143,25 @@ static bool holds(const char *path, const char *text)
     return file != NULL && same && at == length;
 }
 
+/* A new file, whatever was there: a draft of a process that was killed and had this number, or a link that leads
+ * elsewhere. */
+static FILE *open_anew(const char *path)
+{
+    (void)unlink(path);
+    const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FILE *stream = file >= 0 ? fdopen(file, "w") : NULL;
+    if (file >= 0 && stream == NULL) {
+        close(file);
+    }
+    return stream;
+}
+
 /* Several processes may write the same file at the same time: each has a draft of its own. */
 static bool write_file(const char *path, const char *text)
 {
     char draft[OV_PATH_BYTES + 340];
     snprintf(draft, sizeof draft, "%s.%ld", path, (long)getpid());
-    FILE *file = fopen(draft, "we");
+    FILE *file = open_anew(draft);
     if (file == NULL) {
         return false;
     }

@@ -39,6 +39,21 @@ case_cannot_be_written() {
     cmp "$work/alone" "$work/output"
 }
 
+# Somebody who may write to the folder, too, has guessed where the draft will be.
+case_follows_no_link() {
+    program "$work/new"
+    set -- "$work"/new/*
+    rm "$1"
+    echo mine >"$work/victim"
+    # shellcheck disable=SC2016 # it is the child's number
+    env OVERSHOT_PROFILE_DIR="$work/new" OVERSHOT_BUDGET=30M LIBRARY="$library" LD_LIBRARY_PATH="$driver" \
+        sh -c 'ln -s "$1" "$2.$$"; shift 2; LD_PRELOAD=$LIBRARY exec "$@"' sh "$work/victim" "$1" \
+        "$stack" --layers 9 --sizes 4M,6M --passes 6 >"$work/output" 2>"$work/errors"
+    [ "$(cat "$work/victim")" = mine ]
+    [ -f "$1" ] && [ ! -L "$1" ]
+    "$tool" plan "$1" | grep -q '^stack: 9 weights'
+}
+
 case_is_not_asked_for() {
     program ''
     [ ! -s "$work/errors" ] && [ "$(find "$work" -name '*.json' | wc -l)" = 0 ]
