@@ -32,7 +32,7 @@ static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
 
 static bool may_convert(struct ov_engine *engine, size_t bytes)
 {
-    if (!atomic_load(&engine->planned)) {
+    if (!atomic_load(&engine->planned) || atomic_load(&engine->paused)) {
         return false;
     }
     pthread_mutex_lock(&engine->lock);

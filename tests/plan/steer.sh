@@ -2,7 +2,7 @@
 # steer.sh LIBRARY DRIVER STACK TOOL CASE T_REMEMBER T_STEER : `overshot ctl` on a program that runs on the simulated
 # driver. It writes what it writes alone, whatever is asked of it. Exit status 0 or 1.
 set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5 told=$7
+library=$1 driver=$2 stack=$3 tool=$4 case=$5 program=$7
 work=$(mktemp -d)
 chmod 700 "$work"
 pid=
@@ -204,19 +204,35 @@ case_folder_of_others() {
     pid=
 }
 
-# Each that was accepted is done, in the order in which they came, when the program waits at last.
-case_requests_that_wait() {
+# told CASE BUDGET : the program that does something with each line of its input, in the background, once it streams.
+told() {
     mkfifo "$work/lines"
-    env OVERSHOT_BUDGET=14M SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$told" waits_when_told <"$work/lines" >"$work/output" 2>"$work/errors" &
+    env OVERSHOT_BUDGET="$2" SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info LD_PRELOAD="$library" \
+        LD_LIBRARY_PATH="$driver" "$program" "$1" <"$work/lines" >"$work/output" 2>"$work/errors" &
     pid=$!
     exec 9>"$work/lines"
+    wait_for_line ready 1
+}
+
+# wait_for_line LINE TIMES : until the program has said it so often.
+wait_for_line() {
     tries=0
-    until grep -q ready "$work/output"; do
+    until [ "$(grep -c "$1" "$work/output")" -ge "$2" ]; do
         tries=$((tries + 1))
-        [ $tries -lt 400 ] || die "it never streamed"
+        [ $tries -lt 400 ] || die "it never said $1"
         sleep 0.05
     done
+}
+
+told_to_end() {
+    exec 9>&-
+    wait "$pid" || die "it failed"
+    pid=
+}
+
+# Each that was accepted is done, in the order in which they came, when the program waits at last.
+case_requests_that_wait() {
+    told waits_when_told 14M
     ask 'accepted: *' budget=10M
     ask 'accepted: *' pause
     ask 'device 0: streaming; budget 14 MiB, *' status
@@ -228,9 +244,29 @@ case_requests_that_wait() {
         sleep 0.05
     done
     ask 'device 0: paused; budget 10 MiB, *' status
-    exec 9>&-
-    wait "$pid" || die "it failed"
-    pid=
+    told_to_end
+}
+
+# Nor is the plan changed when memory is asked for that does not fit.
+case_paused_program_grows() {
+    told grows_when_told 14M
+    "$tool" ctl "$pid" pause >"$work/answer" &
+    asking=$!
+    tries=0
+    until grep -q '^done: device 0: paused' "$work/answer"; do
+        tries=$((tries + 1))
+        echo go >&9
+        wait_for_line grown $tries
+    done
+    wait $asking
+    before=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
+    for more in 1 2 3; do
+        echo go >&9
+        wait_for_line grown $((tries + more))
+    done
+    after=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
+    [ "$before" = "$after" ] || die "$before plans before and $after after"
+    told_to_end
 }
 
 case_what_killed_programs_leave() {
