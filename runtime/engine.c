@@ -112,10 +112,10 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
     }
     ov_masters_open(engine);
     if (!engine->arena.host_capable) {
-        ov_log(OV_LOG_WARN,
-               "device %d: the driver cannot map host memory into the device's address range: what does not "
-               "fit the budget is refused as out of memory",
-               device);
+        const bool none = engine->ledger.host_limit_bytes < OV_PAGE_BYTES;
+        ov_log(OV_LOG_WARN, "device %d: %s: what does not fit the budget is refused as out of memory", device,
+               none ? "there is no room for host memory (OVERSHOT_HOST_LIMIT, OVERSHOT_HOST_RESERVE)"
+                    : "the driver cannot map host memory into the device's address range");
     }
     ov_log(OV_LOG_INFO, "device %d: budget %zu MiB", device, engine->ledger.budget_bytes >> 20);
     return true;
