@@ -1,8 +1,8 @@
 #!/bin/sh
-# record.sh LIBRARY DRIVER STACK TOOL CASE : profiles that a program leaves (OVERSHOT_PROFILE_DIR), on the simulated
-# driver. Exit status 0 or 1.
+# record.sh LIBRARY DRIVER STACK TOOL CASE T_REMEMBER : profiles that a program leaves (OVERSHOT_PROFILE_DIR), on the
+# simulated driver. Exit status 0 or 1.
 set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5
+library=$1 driver=$2 stack=$3 tool=$4 case=$5 remember=$6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -40,6 +40,16 @@ case_cannot_be_written() {
 }
 
 # Somebody who may write to the folder, too, has guessed where the draft will be.
+# What was freed since the plan was made is in no profile: it would be looked for in vain.
+case_has_what_there_is() {
+    env OVERSHOT_PROFILE_DIR="$work/new" OVERSHOT_BUDGET=24M LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" \
+        "$remember" frees_half
+    for file in "$work"/new/*; do
+        [ "$(grep -c '{"bytes"' "$file")" = "$(grep -c '"hash"' "$file")" ]
+    done
+    grep -q '"weights"' "$work"/new/*
+}
+
 case_follows_no_link() {
     program "$work/new"
     set -- "$work"/new/*
