@@ -6,6 +6,7 @@
 
 #include "engine.h"
 #include "gate.h"
+#include "graph.h"
 #include "log.h"
 #include "options.h"
 #include "steer.h"
@@ -118,6 +119,7 @@ void ov_context_closing(CUcontext context, CUdevice device)
     ov_capture_context_closing(context, device);
     ov_zerocopy_context_closing(context, device);
     ov_ipc_context_closing(context, device);
+    ov_graphs_context_closing(context);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine == NULL) {

@@ -443,6 +443,35 @@ static void maps_memory_while_capturing(void)
     rig_forget(&rig);
 }
 
+/* Launched in streams of two contexts, one of which goes away afterwards. */
+static void launched_in_other_context(void)
+{
+    struct rig rig;
+    CUcontext other;
+    CUstream stream;
+    CUgraph graph;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    CUgraphExec exec = capture_pass(&rig, &graph, CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (int round = 0; round < 3; round++) {
+#if CUDA_VERSION >= 13000
+        OK(cuCtxCreate(&other, NULL, 0, rig.device));
+#else
+        OK(cuCtxCreate(&other, 0, rig.device));
+#endif
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        OK(cuGraphLaunch(exec, stream));
+        OK(cuStreamSynchronize(stream));
+        OK(cuCtxDestroy(other));
+        OK(cuCtxSetCurrent(rig.context));
+        read_and_compare(&rig);
+        replay(&rig, exec, 2);
+        rig_pass(&rig, NULL, 0);
+    }
+    rig_drop_graph(exec, graph);
+    rig_close(&rig);
+}
+
 /* Memory freed in relaxed mode right after a launch that reads it, while a capture is open. */
 static void free_while_capturing(void)
 {
@@ -495,5 +524,6 @@ static const struct rig_case cases[] = {
     CASE(reader_not_noted_beside_capture),
     CASE(replayed_beside_global_capture),
     CASE(free_while_capturing),
+    CASE(launched_in_other_context),
 };
 RIG_MAIN(cases)
