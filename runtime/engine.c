@@ -330,6 +330,7 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
     section->mode = ov_relax();
     pthread_mutex_lock(&engine->lock);
+    section->idle = section->idle && !engine->closed; /* by another thread, while the gate was not closed yet */
     ov_graphs_stale(); /* this is where units, masters and what is known of kernels change */
     engine->ring.last_turn = 0;
     engine->arena.frozen = section->result;
@@ -380,6 +381,7 @@ void ov_engine_close(struct ov_engine *engine)
     if (!gone) {
         ov_timetable_collect(&engine->ring);
     }
+    engine->closed = true;
     ov_summary_print(engine);
     if (gone) {
         ov_share_leave(&engine->masters.share); /* what outlives the driver */

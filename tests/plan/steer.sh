@@ -86,6 +86,22 @@ case_budget_between_replays() {
     [ "${replays:-0}" -gt 100 ] || die "${replays:-no} graphs turned the ring"
 }
 
+# What came of it is told of each device.
+case_eight_devices() {
+    export SIM_DEVICES=8
+    model="--layers 80 --bytes 2M --width 64 --passes 100 --devices 8"
+    start 14M 32M
+    wait_for_streaming
+    tries=0
+    until [ "$("$tool" ctl "$pid" status | grep -c streaming)" = 8 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || die "not all streamed"
+        sleep 0.05
+    done
+    ask 'done: device 0: budget 12 MiB, *device 7: budget 12 MiB, * held' budget=12M
+    finish
+}
+
 case_restore() {
     start 14M 64M
     wait_for_streaming
