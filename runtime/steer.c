@@ -204,7 +204,7 @@ void ov_steer_serve(void)
 static void say(int connection, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say(int connection, const char *format, ...)
 {
-    char line[512];
+    char line[OV_STEER_LINE_BYTES + 1];
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(line, sizeof line, format, arguments);

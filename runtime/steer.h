@@ -23,7 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { OV_STEER_NAME_BYTES = 40, OV_STEER_LINE_BYTES = 256, OV_STEER_WAIT_SECONDS = 5 };
+enum { OV_STEER_NAME_BYTES = 40, OV_STEER_LINE_BYTES = 2048, OV_STEER_WAIT_SECONDS = 5 };
 
 /* A request waits for a quiet point. */
 extern _Atomic bool ov_steer_waiting;
