@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "convert.h"
 #include "engine.h"
+#include "gate.h"
 #include "log.h"
 #include "record.h"
 #include "retime.h"
@@ -196,12 +197,14 @@ static void catch_up(struct ov_engine *engine)
 
 static void note_all(struct ov_engine *engine)
 {
+    ov_gate_enter(); /* so that none of them is closed meanwhile */
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         const struct ov_engine *other = ov_engine_at(slice);
         if (other != NULL && other != engine) {
             ov_note_foreign(engine, other->context);
         }
     }
+    ov_gate_leave();
 }
 
 static void attend_others(const struct ov_engine *here)
