@@ -294,6 +294,8 @@ static enum ov_acquire use_turn(struct ov_graph_launch *launch, CUresult *result
         launch->turning = true;
         launch->used = graph->turn.exec;
         use_timed(launch);
+        launch->paced = !profiled && ov_pace_graph_begins(&engine->ring.pace, graph->turn.made_of,
+                                                          graph->turn.ring.copies, launch->stream);
     } else if (acquired == OV_STALLED) {
         ov_stall_say(engine);
         *result = OV_STALL_ERROR;
@@ -350,7 +352,7 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
 {
     ov_gate_enter();
     launch->used = launch->exec;
-    launch->served = launch->turning = launch->timed = false;
+    launch->served = launch->turning = launch->timed = launch->paced = false;
     launch->graph = NULL;
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
         atomic_fetch_add_explicit(&ov_graphs_unseen, 1, memory_order_relaxed);
@@ -392,18 +394,32 @@ static void give_way(struct ov_graph *graph)
     graph->turn.refused = made_of;
 }
 
+/* The driver was given what stands for it. Under the engine's lock. */
+static void close_turn(const struct ov_graph_launch *launch, bool launched)
+{
+    struct ov_graph *graph = launch->graph;
+    struct ov_engine *engine = graph->engine;
+    if (launch->timed) {
+        ov_profiler_launched(&engine->profiler, launch->stream);
+    }
+    if (launch->paced) {
+        ov_pace_graph_ends(&engine->ring.pace, launch->stream, launched);
+    }
+    if (launch->turning) {
+        ov_ring_take_over(engine, &graph->turn.ring, launch->stream, launched);
+        engine->ring.turned_by = launched ? graph : engine->ring.turned_by;
+    }
+}
+
 bool ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph != NULL ? graph->engine : NULL;
     bool again = (launch->turning || launch->timed) && result == CUDA_ERROR_OUT_OF_MEMORY &&
                  launch->used != launch->exec && !launch->again;
-    if (launch->turning) {
+    if (launch->turning || launch->timed) {
         pthread_mutex_lock(&engine->lock);
-        ov_ring_take_over(engine, &graph->turn.ring, launch->stream, result == CUDA_SUCCESS);
-        if (result == CUDA_SUCCESS) {
-            engine->ring.turned_by = graph;
-        }
+        close_turn(launch, result == CUDA_SUCCESS);
         if (again && !launch->timed) {
             give_way(graph);
         }

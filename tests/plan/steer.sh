@@ -1,20 +1,14 @@
 #!/bin/sh
 # steer.sh LIBRARY DRIVER STACK TOOL CASE T_REMEMBER T_STEER : `overshot ctl` on a program that runs on the simulated
 # driver. It writes what it writes alone, whatever is asked of it. Exit status 0 or 1.
-set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5 program=$7
-work=$(mktemp -d)
+# shellcheck source=simulated.sh
+. "$(dirname "$0")/simulated.sh"
+program=$7
 chmod 700 "$work"
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || :; rm -rf "$work"' EXIT
 export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1 OVERSHOT_PROFILE_CYCLES=0
 model="--layers 10 --bytes 2M --width 64 --passes 300"
-
-die() {
-    echo "$*" >&2
-    [ ! -e "$work/errors" ] || cat "$work/errors" >&2
-    exit 1
-}
 
 # start BUDGET LIMIT [VARIABLE=VALUE...] : the program in the background, until it streams.
 start() {
@@ -22,7 +16,7 @@ start() {
     shift 2
     # shellcheck disable=SC2086 # options are words
     env "$@" OVERSHOT_BUDGET="$budget" SIM_LIMIT="$limit" SIM_REPORT="$work/report" LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output" 2>"$work/errors" &
+        LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output" 2>"$work/errors" & # its number is asked for
     pid=$!
 }
 
@@ -50,8 +44,7 @@ finish() {
     wait "$pid" || die "it failed"
     pid=
     # shellcheck disable=SC2086
-    LD_LIBRARY_PATH=$driver "$stack" $model >"$work/alone"
-    cmp -s "$work/alone" "$work/output" || die "other bytes than alone"
+    same_as_alone $model
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket is left"
 }
 
@@ -220,11 +213,11 @@ case_folder_of_others() {
     pid=
 }
 
-# told CASE BUDGET : the program that does something with each line of its input, in the background, once it streams.
+# told : the program that makes a pass with each line of its input, in the background, once it streams.
 told() {
     mkfifo "$work/lines"
-    env OVERSHOT_BUDGET="$2" SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$program" "$1" <"$work/lines" >"$work/output" 2>"$work/errors" &
+    env OVERSHOT_BUDGET=14M SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info LD_PRELOAD="$library" \
+        LD_LIBRARY_PATH="$driver" "$program" as_told <"$work/lines" >"$work/output" 2>"$work/errors" &
     pid=$!
     exec 9>"$work/lines"
     wait_for_line ready 1
@@ -248,7 +241,7 @@ told_to_end() {
 
 # Each that was accepted is done, in the order in which they came, when the program waits at last.
 case_requests_that_wait() {
-    told waits_when_told 14M
+    told
     ask 'accepted: *' budget=10M
     ask 'accepted: *' pause
     ask 'device 0: streaming; budget 14 MiB, *' status
@@ -265,20 +258,20 @@ case_requests_that_wait() {
 
 # Nor is the plan changed when memory is asked for that does not fit.
 case_paused_program_grows() {
-    told grows_when_told 14M
+    told
     "$tool" ctl "$pid" pause >"$work/answer" &
     asking=$!
-    tries=0
+    passes=0
     until grep -q '^done: device 0: paused' "$work/answer"; do
-        tries=$((tries + 1))
+        passes=$((passes + 1))
         echo go >&9
-        wait_for_line grown $tries
+        wait_for_line passed $passes
     done
     wait $asking
     before=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
     for more in 1 2 3; do
-        echo go >&9
-        wait_for_line grown $((tries + more))
+        echo grow >&9
+        wait_for_line passed $((passes + more))
     done
     after=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
     [ "$before" = "$after" ] || die "$before plans before and $after after"
