@@ -217,14 +217,36 @@ static CUresult follow(struct ov_graph *graph, CUstream stream)
     return graph->recorded ? ov_cu->cuStreamWaitEvent(stream, graph->done, 0) : CUDA_SUCCESS;
 }
 
+/* An event of the stream's context, in place of another's, which the driver refuses to record there. */
+static bool make_done(struct ov_graph *graph, CUstream stream)
+{
+    CUcontext popped;
+    const bool of_current = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    if (graph->done != NULL) {
+        (void)ov_cu->cuEventDestroy_v2(graph->done);
+        graph->done = NULL;
+    }
+    CUresult result =
+        of_current ? ov_cu->cuCtxGetCurrent(&graph->done_in) : ov_cu->cuStreamGetCtx(stream, &graph->done_in);
+    if (result != CUDA_SUCCESS || ov_cu->cuCtxPushCurrent_v2(graph->done_in) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (ov_cu->cuEventCreate(&graph->done, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        graph->done = NULL;
+    }
+    (void)ov_cu->cuCtxPopCurrent_v2(&popped);
+    return graph->done != NULL;
+}
+
 static void record(struct ov_graph *graph, CUstream stream)
 {
-    if (graph->done == NULL && ov_cu->cuEventCreate(&graph->done, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        graph->done = NULL;
-        return;
+    graph->recorded = graph->done != NULL && ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
+    if (!graph->recorded && make_done(graph, stream)) {
+        graph->recorded = ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
     }
-    /* In a foreign context the event is refused: such a graph is always launched as it is. */
-    graph->recorded = ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
+    if (!graph->recorded) {
+        ov_ring_wait_instead(stream);
+    }
 }
 
 /* While passes are timed, a clone with events in it may run in place of what would. Under the engine's lock. */

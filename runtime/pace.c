@@ -147,7 +147,9 @@ void ov_pace_pass(struct ov_pace *pace, const struct ov_unit *unit, CUstream str
     if (unit->paced == OV_PACED_BEGIN) {
         pace->pair[pace->now].begun = ov_cu->cuEventRecord(pace->pair[pace->now].begin, stream) == CUDA_SUCCESS;
     } else if (pace->pair[pace->now].begun) {
+        const CUstreamCaptureMode mode = ov_relax();
         const bool late = ov_cu->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
+        ov_relax_end(mode);
         read_before(pace);
         pace->pair[pace->now].begun = false;
         pace->pair[pace->now].full = !late && ov_cu->cuEventRecord(pace->pair[pace->now].end, stream) == CUDA_SUCCESS;
