@@ -10,13 +10,13 @@ trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || :; rm -rf "$work"' EXIT
 export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1 OVERSHOT_PROFILE_CYCLES=0
 model="--layers 10 --bytes 2M --width 64 --passes 300"
 
-# start BUDGET LIMIT [VARIABLE=VALUE...] : the program in the background, until it streams.
+# start BUDGET LIMIT [VARIABLE=VALUE...] : the program in the background. It goes on until finish.
 start() {
     budget=$1 limit=$2
     shift 2
     # shellcheck disable=SC2086 # options are words
     env "$@" OVERSHOT_BUDGET="$budget" SIM_LIMIT="$limit" SIM_REPORT="$work/report" LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output" 2>"$work/errors" & # its number is asked for
+        LD_LIBRARY_PATH="$driver" "$stack" $model --until "$work/enough" >"$work/output" 2>"$work/errors" & # its number is asked for
     pid=$!
 }
 
@@ -41,10 +41,11 @@ ask() {
 
 # The same bytes as without the library.
 finish() {
+    : >"$work/enough"
     wait "$pid" || die "it failed"
     pid=
     # shellcheck disable=SC2086
-    same_as_alone $model
+    same_as_alone $model --passes "$(sed -n 's/^passes //p' "$work/errors")"
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket is left"
 }
 
@@ -187,7 +188,6 @@ case_long_answer() {
 }
 
 case_not_reachable() {
-    model="$model --passes 100000" # it is ended below
     start 14M 14M OVERSHOT_CONTROL=0
     sleep 1
     status=0
@@ -204,7 +204,6 @@ case_not_reachable() {
 case_folder_of_others() {
     mkdir "$work/overshot"
     chmod 755 "$work/overshot"
-    model="$model --passes 100000"
     start 14M 14M
     sleep 1
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket in a folder that others can enter"
