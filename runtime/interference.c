@@ -7,6 +7,8 @@
 
 /* Less is noise, whatever passes differ in. */
 #define LEAST 0.01
+/* A link has a small part of the bandwidth of the memory behind it. */
+#define MOST 1.0
 /* From this part of an interval on the link counts as busy beside all of it. */
 #define WHOLE 0.9
 /* What copies add depends on how long they run beside an interval, and that on what they add. */
@@ -41,24 +43,40 @@ static struct both compare_passes(const struct ov_engine *engine, uint32_t at)
     return both;
 }
 
-/* What passes of one kind differ in. */
-static double differ_s(const struct ov_profiler *profiler, const struct both *both, uint32_t first, uint32_t end)
+static double sum_of(const struct ov_profiler *profiler, const struct both *both, uint32_t pass)
 {
-    double least = 0, most = 0;
-    for (uint32_t pass = first; pass < end; pass++) {
-        double sum = 0;
-        for (uint32_t i = 0; i < profiler->length; i++) {
-            const double seconds = profiler->seconds[(size_t)pass * profiler->length + i];
-            const double usual = first == 0 ? both[i].beside_s : both[i].hushed_s;
-            sum += !both[i].counts ? 0 : seconds >= 0 ? seconds : usual;
-        }
-        least = pass == first || sum < least ? sum : least;
-        most = sum > most ? sum : most;
+    double sum = 0;
+    for (uint32_t i = 0; i < profiler->length; i++) {
+        const double seconds = profiler->seconds[(size_t)pass * profiler->length + i];
+        const double usual = pass < profiler->beside ? both[i].beside_s : both[i].hushed_s;
+        sum += !both[i].counts ? 0 : seconds >= 0 ? seconds : usual;
     }
-    return most - least;
+    return sum;
 }
 
-/* What passes beside copies take longer, as a share; 0: nothing that is sure. */
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What passes of one kind differ in, but for fewer than half of them, as medians leave those out, too. */
+static double differ_s(const struct ov_profiler *profiler, const struct both *both, uint32_t first, uint32_t end)
+{
+    double sum[OV_PROFILER_PASSES + OV_PROFILER_HUSHED], least = 0;
+    const uint32_t count = end - first, most = count / 2 + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        sum[i] = sum_of(profiler, both, first + i);
+    }
+    qsort(sum, count, sizeof *sum, compare);
+    for (uint32_t i = 0; i + most <= count; i++) {
+        const double range = sum[i + most - 1] - sum[i];
+        least = i == 0 || range < least ? range : least;
+    }
+    return least;
+}
+
+/* What passes beside copies take longer, as a share; 0: nothing that is sure, or so much that they are not the same. */
 static double find(const struct ov_profiler *profiler, const struct both *both)
 {
     const uint32_t beside = ov_profiler_beside(profiler);
@@ -68,14 +86,16 @@ static double find(const struct ov_profiler *profiler, const struct both *both)
         hushed_s += both[i].counts ? both[i].hushed_s : 0;
     }
     const double doubt_s = differ_s(profiler, both, 0, beside) + differ_s(profiler, both, beside, profiler->passes);
-    const bool sure = hushed_s > 0 && beside_s > (1 + LEAST) * hushed_s && beside_s > hushed_s + doubt_s;
+    const bool sure =
+        beside_s > (1 + LEAST) * hushed_s && beside_s > hushed_s + doubt_s && beside_s < (1 + MOST) * hushed_s;
     return sure ? beside_s / hushed_s - 1 : 0;
 }
 
-/* Of `longer_s` in which a copy ran for `busy_s` of the time that was taken. */
+/* Of what took `longer_s` longer, and all in all so long that a copy ran beside it for `busy_s`. */
 static double stretch_of(double longer_s, double busy_s, double otherwise)
 {
-    return longer_s <= 0 ? 0 : busy_s > longer_s ? longer_s / (busy_s - longer_s) : otherwise;
+    const double stretch = busy_s > longer_s ? longer_s / (busy_s - longer_s) : otherwise;
+    return longer_s <= 0 ? 0 : stretch < MOST ? stretch : MOST;
 }
 
 /* From how long copies run beside each interval. A copy that is said to run beside one of which nothing is known may

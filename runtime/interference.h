@@ -3,10 +3,10 @@
  *
  * Both take of the device's memory bandwidth, so a kernel that is bound by it takes longer while a copy writes to the
  * device. The profiler (profiler.h) times passes with copies beside kernels, and hushed ones without. What the first
- * take longer is interference if it is more than what passes of a kind differ in, and more than 1 %. Then an interval
- * computes what it took in hushed passes, and its *stretch* (plan.h) is what copies add while they run: where the link
- * was busy all the time, what the interval took longer; elsewhere by what all of them took longer together, since when
- * exactly a copy ran is known from the planner's simulation only.
+ * take longer is interference if it is more than what most passes of a kind differ in, and more than 1 %. Then an
+ * interval computes what it took in hushed passes, and its *stretch* (plan.h) is what copies add while they run: where
+ * the link was busy all the time, what the interval took longer; elsewhere by what all of them took longer together,
+ * since when exactly a copy ran is known from the planner's simulation only.
  *
  * Intervals at whose end the stream had nothing left to do waited for the host. Kernels that get faster make it wait
  * longer, and in a hushed pass the host gets ahead: nothing can be told of those, and they stay as they were.
