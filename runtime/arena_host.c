@@ -1,12 +1,12 @@
 /* Host memory that can be mapped at the pages' own addresses: mapped masters, see masters.h. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "arena.h"
 #include "engine.h"
 #include "masters.h"
 #include "populate.h"
+#include "worker.h"
 
 /* Threads that make handles of host memory. */
 #define MAKERS 4u
@@ -62,18 +62,13 @@ static CUresult make_many(struct making *making)
 {
     pthread_t thread[MAKERS];
     struct share share[MAKERS];
-    sigset_t all, before;
     unsigned shares = ov_populate_threads(), started = 0;
     shares = making->pages < 2 * MAKERS ? 1 : shares < MAKERS ? shares : MAKERS;
     for (unsigned i = 0; i < shares; i++) {
         share[i] = (struct share){making, making->pages * i / shares, making->pages * (i + 1) / shares};
     }
-    sigfillset(&all);
-    if (shares > 1 && pthread_sigmask(SIG_SETMASK, &all, &before) == 0) {
-        while (started + 1 < shares && pthread_create(&thread[started], NULL, make_handles, &share[started]) == 0) {
-            started++;
-        }
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (started + 1 < shares && ov_worker_start(&thread[started], make_handles, &share[started])) {
+        started++;
     }
     for (unsigned i = started; i < shares; i++) {
         (void)make_handles(&share[i]);

@@ -379,6 +379,7 @@ void ov_engine_close(struct ov_engine *engine)
     if (!gone) {
         ov_timetable_collect(&engine->ring);
     }
+    ov_planning_end(&engine->planning);
     ov_summary_print(engine);
     if (gone) {
         ov_share_leave(&engine->masters.share); /* what outlives the driver */

@@ -33,6 +33,7 @@
 #include "ledger.h"
 #include "masters.h"
 #include "options.h"
+#include "planning.h"
 #include "pool.h"
 #include "profiler.h"
 #include "reach.h"
@@ -83,6 +84,7 @@ struct ov_engine {
         double copies_s, predicted_s; /* of a pass: the link's time, and all of it; 0: computation was not timed */
     } last_plan;
     size_t plan_effort; /* what a search for a plan may cost (plan.h), 0: as usual */
+    struct ov_planning planning;
     struct ov_profiler profiler;
     struct {
         double compute_s, spread; /* what a pass computes; between the passes that were timed, as a share of it */

@@ -17,19 +17,22 @@ static double alone_s(const struct ov_ring *ring, size_t bytes)
 }
 
 /* A few copies in which something else was in the way say nothing of a program. */
-#define LEAST_S     2e-3
-#define LEAST_SHARE 0.8
+#define LEAST_COPIES 12u
+#define LEAST_S      2e-3
+#define LEAST_SHARE  0.8
 
 void ov_meter_start(struct ov_ring *ring)
 {
     ring->meter.wanted = true;
     ring->meter.alone_s = ring->meter.beside_s = 0;
+    ring->meter.copies = 0;
 }
 
 double ov_meter_share(struct ov_ring *ring)
 {
     const struct ov_meter *meter = &ring->meter;
-    const double share = meter->beside_s > LEAST_S ? meter->alone_s / meter->beside_s : 1;
+    const bool known = meter->copies >= LEAST_COPIES && meter->beside_s > LEAST_S;
+    const double share = known ? meter->alone_s / meter->beside_s : 1;
     ring->meter.wanted = false;
     return share >= 1 ? 1 : share > LEAST_SHARE ? share : LEAST_SHARE;
 }
@@ -55,6 +58,7 @@ bool ov_meter_begin(struct ov_ring *ring, struct ov_unit *unit)
             ring->counts.timed_ns += (uint64_t)(ms * 1e6f);
             meter->beside_s += (double)ms * 1e-3;
             meter->alone_s += alone_s(ring, meter->bytes);
+            meter->copies++;
         }
         meter->bytes = 0;
     }

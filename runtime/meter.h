@@ -24,7 +24,8 @@ struct ov_meter {
     CUevent begin, end;
     size_t bytes;             /* of the copy under way, 0: none */
     bool wanted;              /* also without OVERSHOT_SUMMARY: while passes are timed (profiler.h) */
-    double alone_s, beside_s; /* what the copies timed since then would have taken on an idle device, and took */
+    double alone_s, beside_s; /* what the copies timed since then would have taken on an idle device, and took ... */
+    unsigned copies;          /* ... and how many there were */
 };
 
 /* Before a unit's copy to the ring; true: ov_meter_end after it. */
@@ -39,8 +40,8 @@ void ov_meter_account(struct ov_ring *ring, struct ov_unit *unit);
 
 /* From now on copies are timed for ov_meter_share. */
 void ov_meter_start(struct ov_ring *ring);
-/* And no longer. How fast they were beside the program's kernels, as a share of what the link gives alone; at most 1.
- */
+/* And no longer. How fast they were beside the program's kernels, as a share of what the link gives alone; at most 1,
+ * and 1 if there were too few to tell, as when a program soon goes over to graphs. */
 double ov_meter_share(struct ov_ring *ring);
 
 /* Sets ring->rate and ring->link_bytes_per_s, the best of them, if they are not known yet: the link as copies from

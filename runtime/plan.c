@@ -188,6 +188,23 @@ void ov_plan_free(struct ov_plan *plan)
     *plan = (struct ov_plan){0};
 }
 
+bool ov_plan_clone(const struct ov_plan *from, struct ov_plan *to)
+{
+    struct ov_plan clone = *from;
+    clone.place = malloc(from->unit_count * sizeof *clone.place + 1);
+    clone.copy = malloc(from->copy_count * sizeof *clone.copy + 1);
+    if (clone.place == NULL || clone.copy == NULL) {
+        ov_plan_free(&clone);
+        return false;
+    }
+    memcpy(clone.place, from->place, from->unit_count * sizeof *clone.place);
+    if (from->copy_count > 0) {
+        memcpy(clone.copy, from->copy, from->copy_count * sizeof *clone.copy);
+    }
+    *to = clone;
+    return true;
+}
+
 const char *ov_plan_reason_text(enum ov_plan_reason reason)
 {
     static const char *const text[] = {

@@ -205,6 +205,8 @@ struct ov_plan {
 /* False: memory ran out, *out untouched. */
 bool ov_plan_make(const struct ov_plan_input *input, struct ov_plan *out);
 void ov_plan_free(struct ov_plan *plan);
+/* A copy of its own. False: memory ran out, and *to need not be freed. */
+bool ov_plan_clone(const struct ov_plan *from, struct ov_plan *to);
 
 /* What a cycle takes with the plan's tiers and places. A unit that is not in the ring when its touch comes up is
  * loaded; the copy starts when the link is free and the last touches of all units in its pages are over (10 us later if

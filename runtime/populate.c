@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "thread.h"
+#include "worker.h"
 
 /* Small enough that all threads work on the range that is waited for. */
 #define SLICE_BYTES  ((size_t)8 << 20)
@@ -149,19 +149,13 @@ static bool processors_of(int node, cpu_set_t *set)
 static void start_threads(struct ov_populate *team, unsigned threads, int node)
 {
     cpu_set_t near;
-    sigset_t all, before;
     bool placed = processors_of(node, &near);
-    sigfillset(&all);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) {
-        return;
-    }
-    while (team->threads < threads && pthread_create(&team->thread[team->threads], NULL, work, team) == 0) {
+    while (team->threads < threads && ov_worker_start(&team->thread[team->threads], work, team)) {
         if (placed) {
             (void)pthread_setaffinity_np(team->thread[team->threads], sizeof near, &near);
         }
         team->threads++;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 struct ov_populate *ov_populate_start(const struct ov_populate_range *range, size_t count, unsigned threads, int node)

@@ -5,13 +5,7 @@
 #include <string.h>
 
 #include "engine.h"
-
-/* Computation is guessed at first, and what launches take from the host is never known: a ring of less than two units,
- * which stakes much on both, has to save a good deal. */
-#define SHALLOW_WORTH 0.05
-
-/* The pause between two passes of a program that waits for each (PyTorch on an H200's host: about 1 ms). */
-#define BRIDGE_S 1.2e-3
+#include "question.h"
 
 bool ov_is_cold(const struct ov_engine *engine, const struct ov_alloc *alloc, uint32_t page)
 {
@@ -52,229 +46,29 @@ static void want_runs(const struct ov_runs *runs, const struct ov_plan *plan, ui
     }
 }
 
-/* A cycle under the plan when each touch computes so long; 0: memory ran out. */
-static double cycle_s(const struct ov_plan_input *input, const struct ov_plan *plan, const double *compute_s)
-{
-    struct ov_plan_input timed = *input;
-    struct ov_plan_score score;
-    timed.compute_s = compute_s;
-    return ov_plan_simulate(&timed, plan, &score, NULL) ? score.cycle_s : 0;
-}
-
-/* How much longer than the better of both plans one takes, at worst, whether computation is short or long. */
-static double regret(const struct ov_plan_input *input, const struct ov_plan *plan, const struct ov_plan *other,
-                     const double *longer)
-{
-    const double *const compute[] = {input->compute_s, longer};
-    double worst = 0;
-    for (int k = 0; k < 2; k++) {
-        double mine = cycle_s(input, plan, compute[k]), theirs = cycle_s(input, other, compute[k]);
-        double best = mine < theirs ? mine : theirs;
-        worst = best > 0 && mine / best > worst ? mine / best : worst;
-    }
-    return worst;
-}
-
-/* Where computation was timed, what it says counts. Else plans for computation as long as the copies, and for
- * computation as long as if everything were copied; takes what does worse than the other by the smaller factor. */
-static bool plan_robustly(struct ov_plan_input *input, struct ov_plan *plan, double share)
-{
-    if (share <= 0) {
-        return ov_plan_make(input, plan);
-    }
-    double *longer = calloc(input->cycle_length + 1, sizeof *longer);
-    struct ov_plan other;
-    bool made = longer != NULL && ov_plan_make(input, plan);
-    for (size_t i = 0; made && i < input->cycle_length; i++) {
-        longer[i] = input->compute_s[i] / share;
-    }
-    if (made && plan->streamed_units > 0) {
-        struct ov_plan_input second = *input;
-        second.compute_s = longer;
-        if (ov_plan_make(&second, &other)) {
-            bool better = regret(input, &other, plan, longer) < regret(input, plan, &other, longer);
-            ov_plan_free(better ? plan : &other);
-            *plan = better ? other : *plan;
-        }
-    }
-    free(longer);
-    return made;
-}
-
-static uint32_t largest_streamed(const struct ov_plan *plan)
-{
-    uint32_t largest = 0;
-    for (size_t i = 0; i < plan->unit_count; i++) {
-        const struct ov_plan_place *place = &plan->place[i];
-        largest = place->tier == OV_TIER_STREAMED && place->pages > largest ? place->pages : largest;
-    }
-    return largest;
-}
-
-/* A third place hides the latency between a reader's end and the start of the copy that waits for it. What lies beyond
- * bridges the moments in which the program asks for nothing, as between passes: what it adds to the copies it takes
- * from those pauses. Both where they are cheap, and for the sizes that were chosen: the larger ring is not there to
- * hold larger units. */
-static void deepen(struct ov_plan_input *input, struct ov_plan_unit *unit, struct ov_plan *plan, double share)
-{
-    uint32_t largest = largest_streamed(plan), limit = (uint32_t)(input->budget_pages / 16);
-    uint32_t least = 3 * largest, bridged = least + (uint32_t)(BRIDGE_S * input->link_pages_per_s);
-    least = largest == 0 ? 0 : bridged <= limit ? bridged - bridged % largest : least;
-    if (input->ring_request_pages > 0 || plan->ring_pages >= least || least > limit) {
-        return;
-    }
-    for (size_t i = 0; i < input->unit_count; i++) {
-        if (unit[i].pages > largest && (unit[i].may & OV_TIER_BIT(OV_TIER_RESIDENT)) != 0) {
-            unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
-        }
-    }
-    struct ov_plan deeper;
-    input->ring_request_pages = least;
-    if (!plan_robustly(input, &deeper, share)) {
-        return;
-    }
-    bool worse = deeper.host_pages > plan->host_pages || deeper.streamed_units == 0;
-    ov_plan_free(worse ? &deeper : plan);
-    *plan = worse ? *plan : deeper;
-}
-
-/* As long as computation is not timed it is taken to be, over the cycle, as long as the copies of what does not fit,
- * and in between as the bytes are, every place where a refill could not overlap counts fully: right for programs on
- * either side. Returns that share of the copies. */
-static double assume_times(const struct ov_runs *runs, uint32_t budget_pages, double link, double *compute_s)
-{
-    double total_pages = 0;
-    for (uint32_t i = 0; i < runs->count; i++) {
-        total_pages += runs->item[i].pages;
-    }
-    bool may_stay = (ov_opt.tiers & OV_OPT_TIER_RESIDENT) != 0;
-    double share = may_stay && total_pages > budget_pages ? 1 - budget_pages / total_pages : may_stay ? 0.05 : 1;
-    for (size_t i = 0; i < runs->cycle_length; i++) {
-        compute_s[i] = share * runs->item[runs->cycle[i]].pages / link;
-    }
-    return share;
-}
-
-static double link_scale(const struct ov_ring *ring)
-{
-    return ov_opt.link_scale * (ring->rate_share > 0 ? ring->rate_share : 1);
-}
-
-static double link_pages_per_s(const struct ov_ring *ring)
-{
-    return link_scale(ring) *
-           (ring->link_bytes_per_s > 0 ? ring->link_bytes_per_s / (double)OV_PAGE_BYTES : OV_PLAN_LINK);
-}
-
-static unsigned scale_rates(const struct ov_ring *ring, struct ov_plan_rate rate[OV_RATES])
-{
-    for (unsigned i = 0; i < ring->rate_count; i++) {
-        rate[i] = (struct ov_plan_rate){ring->rate[i].pages, link_scale(ring) * ring->rate[i].pages_per_s};
-    }
-    return ring->rate_count;
-}
-
-/* What the planner is told of the program, and what of that is only there for it. */
-struct question {
-    struct ov_plan_input input;
-    struct ov_plan_unit *unit;
-    double *assumed_s;
-    struct ov_plan_rate rate[OV_RATES];
-    double share; /* that computation is guessed by; 0: it was timed */
-};
-
-static void free_question(struct question *question)
-{
-    free(question->unit);
-    free(question->assumed_s);
-}
-
-static void describe_units(const struct ov_engine *engine, struct ov_plan_unit *unit)
-{
-    const struct ov_runs *runs = &engine->learn.runs;
-    for (uint32_t i = 0; i < runs->count; i++) {
-        unit[i] = (struct ov_plan_unit){.pages = runs->item[i].pages, .may = runs->item[i].may};
-        uint8_t marks = 0; /* put on since the study */
-        for (uint32_t p = runs->item[i].first; p < runs->item[i].first + runs->item[i].pages; p++) {
-            marks |= engine->learn.memo[p].marks;
-        }
-        unit[i].sparse =
-            runs->item[i].sparse && !engine->learn.memo[runs->item[i].first].refuted && (marks & OV_MARKS_UNSEEN) == 0;
-        if (engine->streaming_barred || marks != 0) {
-            unit[i].may &= (uint8_t)(~OV_TIER_BIT(OV_TIER_STREAMED) & 0xff);
-        }
-    }
-}
-
-/* False: memory ran out, and there is nothing to free. */
-static bool ask(const struct ov_engine *engine, uint32_t budget_pages, struct question *question)
-{
-    const struct ov_runs *runs = &engine->learn.runs;
-    const bool timed = runs->compute_s != NULL;
-    const double link = link_pages_per_s(&engine->ring);
-    *question = (struct question){.unit = calloc(runs->count + 1, sizeof *question->unit),
-                                  .assumed_s = calloc(runs->cycle_length + 1, sizeof *question->assumed_s)};
-    if (question->unit == NULL || question->assumed_s == NULL) {
-        free_question(question);
-        return false;
-    }
-    question->share = timed ? 0 : assume_times(runs, budget_pages, link, question->assumed_s);
-    describe_units(engine, question->unit);
-    question->input = (struct ov_plan_input){
-        .unit = question->unit,
-        .unit_count = runs->count,
-        .cycle = runs->cycle,
-        .cycle_length = runs->cycle_length,
-        .group = runs->group,
-        .group_count = runs->group_count,
-        .group_unit = runs->group_unit,
-        .budget_pages = budget_pages,
-        .tiers = ov_opt.tiers,
-        .ring_request_pages = ov_opt.ring.kind == OV_AMOUNT_AUTO
-                                  ? 0
-                                  : ov_pages(ov_amount_resolve(&ov_opt.ring, engine->ledger.budget_bytes, 0)),
-        .link_pages_per_s = link,
-        .rate = question->rate,
-        .rate_count = scale_rates(&engine->ring, question->rate),
-        .compute_s = timed ? runs->compute_s : question->assumed_s,
-        .stretch = timed ? runs->stretch : NULL,
-        .never_held = true, /* the ring makes its copies as soon as there is room */
-        .strategy = (enum ov_plan_strategy)ov_opt.strategy.word,
-        .nth = ov_opt.strategy.number,
-        /* What costs nothing is not known before passes were timed. */
-        .mode = timed && ov_opt.mode == OV_OPT_MODE_LATENCY ? OV_PLAN_LATENCY : OV_PLAN_MEMORY,
-        .slowdown = ov_opt.slowdown / 100,
-        .worth = SHALLOW_WORTH,
-        .effort = engine->plan_effort,
-    };
-    return true;
-}
-
+/* What was looked for beside the program is at hand (planning.h). */
 static bool make_plan(const struct ov_engine *engine, uint32_t budget_pages, struct ov_plan *plan)
 {
-    struct question question;
-    bool made = ask(engine, budget_pages, &question);
-    if (made) {
-        made = plan_robustly(&question.input, plan, question.share);
-        if (made) {
-            deepen(&question.input, question.unit, plan, question.share);
-        }
-        free_question(&question);
+    struct ov_question question;
+    if (!ov_question_ask(engine, budget_pages, &question)) {
+        return false;
     }
+    bool made = ov_planning_recall(&engine->planning, &question, plan) || ov_question_answer(&question, plan);
+    ov_question_free(&question);
     return made;
 }
 
 bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan, struct ov_plan_score *score,
                       double *stall_s)
 {
-    struct question question;
-    if (engine->learn.runs.compute_s == NULL || !ask(engine, 0, &question)) {
+    struct ov_question question;
+    if (engine->learn.runs.compute_s == NULL || !ov_question_ask(engine, 0, &question)) {
         return false;
     }
     struct ov_plan as_run = *plan;
     as_run.hold_stretch = HUGE_VAL; /* copies are never held back here */
     bool done = ov_plan_simulate(&question.input, &as_run, score, stall_s);
-    free_question(&question);
+    ov_question_free(&question);
     return done;
 }
 
@@ -306,12 +100,12 @@ bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *s
 
 bool ov_propose_beside(const struct ov_engine *engine, double *beside_s)
 {
-    struct question question;
+    struct ov_question question;
     struct ov_plan plan;
-    bool done = standing_plan(engine, &plan) && ask(engine, 0, &question);
+    bool done = standing_plan(engine, &plan) && ov_question_ask(engine, 0, &question);
     if (done) {
         done = ov_plan_beside(&question.input, &plan, beside_s);
-        free_question(&question);
+        ov_question_free(&question);
     }
     free(plan.place);
     return done;
@@ -339,18 +133,30 @@ static uint32_t ring_floor(const struct ov_engine *engine, uint32_t room)
     return smallest == UINT32_MAX ? 0 : 2 * smallest < room / 4 ? 2 * smallest : room / 4;
 }
 
-/* One attempt: where everything goes when `reserve_pages` are left free. */
-bool ov_propose(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan)
+/* What the program writes gets its places in want[]. Returns the pages that are left of the budget. */
+static uint32_t place_written(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want)
 {
     memset(want, OV_WANT_NOTHING, (size_t)engine->arena.high_page + 1);
     want_runs(&engine->learn.runs, NULL, want); /* claims their pages, so that the others are seen */
     uint32_t room = pages_left_for(engine, reserve_pages), floor = ring_floor(engine, room);
-    uint32_t others = want_others(engine, want, false, room - floor);
-    if (!make_plan(engine, room - others, plan)) {
+    return room - want_others(engine, want, false, room - floor);
+}
+
+bool ov_propose(struct ov_engine *engine, uint32_t reserve_pages, uint8_t *want, struct ov_plan *plan)
+{
+    const uint32_t room = place_written(engine, reserve_pages, want);
+    if (!make_plan(engine, room, plan)) {
         return false;
     }
     want_runs(&engine->learn.runs, plan, want);
-    uint32_t left = room - others - (uint32_t)(plan->resident_pages + plan->ring_pages);
-    (void)want_others(engine, want, true, left);
+    (void)want_others(engine, want, true, room - (uint32_t)(plan->resident_pages + plan->ring_pages));
     return true;
+}
+
+bool ov_propose_question(struct ov_engine *engine, uint32_t reserve_pages, struct ov_question *question)
+{
+    uint8_t *want = malloc((size_t)engine->arena.high_page + 1);
+    const bool asked = want != NULL && ov_question_ask(engine, place_written(engine, reserve_pages, want), question);
+    free(want);
+    return asked;
 }

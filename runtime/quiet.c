@@ -138,16 +138,16 @@ static void attend(struct ov_engine *engine)
     ov_record_quiet(engine);
     enum work work = due(engine);
     bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
-    bool off = !timed && ov_pace_is_off(&engine->ring.pace);
+    bool off = !timed && ov_pace_is_off(&engine->ring.pace), answered = ov_planning_done(&engine->planning);
     pthread_mutex_unlock(&engine->lock);
-    if (work == NOTHING && !replan && !timed && !off) {
+    if (work == NOTHING && !replan && !timed && !off && !answered) {
         return;
     }
     uint64_t begin = ov_now_ns();
     (void)ov_exclusive_begin(engine, &section);
     if (!section.idle) {
         work = NOTHING;
-        replan = timed = off = false;
+        replan = timed = off = answered = false;
     }
     if (work == RECALL) {
         bool planned = recall(engine);
@@ -161,6 +161,9 @@ static void attend(struct ov_engine *engine)
     }
     if (timed && engine->watches == 0) {
         replan = ov_retime(engine, spare_pages(engine)) || replan;
+    }
+    if (answered && !timed && engine->watches == 0) {
+        replan = ov_retime_answered(engine, spare_pages(engine)) || replan;
     }
     if (replan && engine->watches == 0) {
         engine->replan_soon = engine->slack = false;

@@ -41,20 +41,30 @@ static bool guess_rest(const struct ov_runs *runs, double *compute_s)
     return timed_pages > ENOUGH * pages;
 }
 
-/* How far the passes are apart, as a share of what one computes. */
-static double spread_of(const struct ov_profiler *profiler, double compute_s)
+/* How far the passes are apart, as a share of what one computes. What could not be timed in a pass took what it takes.
+ */
+static double spread_of(const struct ov_profiler *profiler, const double *compute_s, double sum_s)
 {
     double least = 0, most = 0;
     for (uint32_t pass = 0; pass < ov_profiler_beside(profiler); pass++) {
-        double sum = 0;
+        double took_s = 0;
         for (uint32_t i = 0; i < profiler->length; i++) {
             const float seconds = profiler->seconds[(size_t)pass * profiler->length + i];
-            sum += seconds > 0 ? (double)seconds : 0;
+            took_s += seconds >= 0 ? (double)seconds : compute_s[i];
         }
-        least = pass == 0 || sum < least ? sum : least;
-        most = sum > most ? sum : most;
+        least = pass == 0 || took_s < least ? took_s : least;
+        most = took_s > most ? took_s : most;
     }
-    return compute_s > 0 ? (most - least) / compute_s : 0;
+    return sum_s > 0 ? (most - least) / sum_s : 0;
+}
+
+static double sum_of(const double *compute_s, uint32_t length)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < length; i++) {
+        sum += compute_s[i];
+    }
+    return sum;
 }
 
 static bool same_cycle(const struct ov_engine *engine)
@@ -68,7 +78,7 @@ static bool take_times(struct ov_engine *engine)
 {
     const struct ov_profiler *profiler = &engine->profiler;
     struct ov_runs *runs = &engine->learn.runs;
-    double *compute_s = calloc(profiler->length, sizeof *compute_s), sum = 0;
+    double *compute_s = calloc(profiler->length, sizeof *compute_s);
     if (compute_s == NULL || profiler->passes == 0 || !same_cycle(engine)) {
         free(compute_s);
         return false;
@@ -82,16 +92,13 @@ static bool take_times(struct ov_engine *engine)
         return false;
     }
     engine->ring.rate_share = ov_meter_share(&engine->ring);
+    engine->timed.spread = spread_of(profiler, compute_s, sum_of(compute_s, profiler->length));
     free(runs->compute_s);
     free(runs->stretch);
     runs->compute_s = compute_s;
     runs->stretch = NULL;
     ov_interference_take(engine);
-    for (uint32_t i = 0; i < profiler->length; i++) {
-        sum += compute_s[i];
-    }
-    engine->timed.compute_s = sum;
-    engine->timed.spread = spread_of(profiler, sum);
+    engine->timed.compute_s = sum_of(compute_s, profiler->length);
     return true;
 }
 
@@ -111,8 +118,8 @@ static bool is_better(const struct ov_engine *engine, const struct ov_plan *plan
     return faster || (ov_opt.mode == OV_OPT_MODE_LATENCY && smaller);
 }
 
-/* The program waits meanwhile, and mostly for nothing, since the plan that stands is good enough. So this is a short
- * search, and the whole one is for when something comes of it. */
+/* Unless the answer is known, the program waits meanwhile, and mostly for nothing, since the plan that stands is good
+ * enough. So this is a short search, and the whole one is for when something comes of it. */
 #define SHORT_EFFORT (OV_PLAN_EFFORT / 64)
 
 static bool another_is_worth_it(struct ov_engine *engine, uint32_t spare_pages)
@@ -144,6 +151,16 @@ static bool computes_the_same(double before_s, double now_s)
     return now_s < (1 + SAME) * before_s && now_s > (1 - SAME) * before_s;
 }
 
+/* What the plan that stands is worth by the new times. */
+static void tell(struct ov_engine *engine, double before_s)
+{
+    ov_outcome_predict(engine);
+    ov_pace_begin(engine);
+    if (computes_the_same(before_s, engine->timed.compute_s)) {
+        ov_pace_accept(&engine->ring.pace);
+    }
+}
+
 bool ov_retime(struct ov_engine *engine, uint32_t spare_pages)
 {
     const double before_s = engine->learn.runs.compute_s != NULL ? engine->timed.compute_s : 0;
@@ -154,14 +171,19 @@ bool ov_retime(struct ov_engine *engine, uint32_t spare_pages)
     }
     engine->ring.meter.wanted = false;
     ov_profiler_end(engine);
-    if (!taken || another_is_worth_it(engine, spare_pages)) {
-        return taken;
+    if (!taken) {
+        return false;
     }
-    ov_outcome_predict(engine);
-    ov_pace_begin(engine);
-    if (computes_the_same(before_s, engine->timed.compute_s)) {
-        ov_pace_accept(&engine->ring.pace);
+    tell(engine, before_s);
+    const bool worth = !ov_planning_begin(engine, spare_pages) && another_is_worth_it(engine, spare_pages);
+    if (!worth) {
+        ov_record(engine);
     }
-    ov_record(engine);
-    return false;
+    return worth;
+}
+
+bool ov_retime_answered(struct ov_engine *engine, uint32_t spare_pages)
+{
+    return ov_planning_heard(engine) && engine->learn.runs.compute_s != NULL &&
+           another_is_worth_it(engine, spare_pages);
 }

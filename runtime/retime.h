@@ -13,8 +13,11 @@
 
 struct ov_engine;
 
-/* Takes the profiler's times, which are complete, and ends it. In an exclusive section. True: another plan is worth it,
- * to be made with up to `spare_pages` left free. Else the one that stands stays, and what it takes is told anew. */
+/* Takes the profiler's times, which are complete, and ends it; what a pass takes by them is told. In an exclusive
+ * section. True: another plan is worth it, to be made with up to `spare_pages` left free. False: the one that stands
+ * stays, at least until ov_planning_done. */
 bool ov_retime(struct ov_engine *engine, uint32_t spare_pages);
+/* When that is so. True: as above. */
+bool ov_retime_answered(struct ov_engine *engine, uint32_t spare_pages);
 
 #endif

@@ -5,8 +5,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +14,8 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "worker.h"
 
 #define PATIENCE_SECONDS 3
 #define FOLDERS          3u
@@ -111,18 +111,6 @@ static void *serve(void *context)
     return NULL;
 }
 
-/* The program's signals are none of its business. */
-static bool start_thread(struct ov_service *service)
-{
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const bool started = pthread_create(&thread, NULL, serve, service) == 0 && pthread_detach(thread) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 /* Sockets of the kind that processes left behind when they were killed. */
 static void sweep(const char *folder, const char *name)
 {
@@ -163,7 +151,7 @@ static bool listen_in(struct ov_service *service, const char *folder, const char
         close(service->listener);
         return false;
     }
-    if (listen(service->listener, 64) != 0 || !start_thread(service)) {
+    if (listen(service->listener, 64) != 0 || !ov_worker_start(NULL, serve, service)) {
         unlink(address.sun_path);
         close(service->listener);
         return false;

@@ -5,10 +5,12 @@
  * entered (the driver resolving its own symbols, or a library the driver calls) goes straight to the real function.
  *
  * ov_state says what wrappers have to do at all:
- *   OV_INERT    pass through untouched: not configured, switched off, failed closed, or a forked child. Never leaves
- * it. OV_IDLE     everything fits: allocations are placed in the arena, launches are not looked at. OV_ARMED    the
- * budget was exceeded, or is planned to be: launches are scanned. It is read relaxed in every wrapper and changed only
- * under the engine's lock (or in the child after fork).
+ *   - OV_INERT: pass through untouched: not configured, switched off, failed closed, or a forked child. Never leaves
+ * it.
+ *   - OV_IDLE: everything fits: allocations are placed in the arena, launches are not looked at.
+ *   - OV_ARMED: the budget was exceeded, or is planned to be: launches are scanned.
+ *
+ * It is read relaxed in every wrapper and changed only under the engine's lock (or in the child after fork).
  */
 #ifndef OV_THREAD_H
 #define OV_THREAD_H

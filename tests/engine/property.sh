@@ -85,6 +85,7 @@ draw_options() {
     one_in 6 && options+=(OVERSHOT_MIN_UNIT=4M)
     draw 3 && options+=(OVERSHOT_DISCOVERY_CYCLES=$((drawn + 1)))
     one_in 3 && options+=(OVERSHOT_TIMING=3 OVERSHOT_STALL=warn)
+    one_in 2 && options+=(OVERSHOT_PLANNING=beside)
     return 0
 }
 

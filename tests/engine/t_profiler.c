@@ -97,6 +97,20 @@ static void times_are_told(void)
     close_rig(&rig);
 }
 
+/* Launches that are tried out tell nothing: that is no reason to doubt what the others told. */
+static void trials_are_no_spread(void)
+{
+    struct rig rig;
+    double percent = 100;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    passes(&rig, 16, 100);
+    HOLDS(lines_with("(spread", &percent) > 0);
+    if (percent > 3) {
+        rig_fail(RIG_EXIT_SELF, "passes that are alike differ by %.1f %%", percent);
+    }
+    close_rig(&rig);
+}
+
 static void change_is_noticed(void)
 {
     struct rig rig;
@@ -262,11 +276,18 @@ static void order_changes_while_hushed(void)
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(times_are_told),           CASE(change_is_noticed),
-    CASE(steady_is_left_alone),     CASE(kinds_that_take_turns),
-    CASE(kinds_that_come_in_rows),  CASE(host_that_is_late),
-    CASE(pauses_between_passes),    CASE(no_order),
-    CASE(order_changes_meanwhile),  CASE(order_changes_while_hushed),
-    CASE(copies_that_slow_kernels), CASE(host_that_is_always_late),
+    CASE(trials_are_no_spread),
+    CASE(times_are_told),
+    CASE(change_is_noticed),
+    CASE(steady_is_left_alone),
+    CASE(kinds_that_take_turns),
+    CASE(kinds_that_come_in_rows),
+    CASE(host_that_is_late),
+    CASE(pauses_between_passes),
+    CASE(no_order),
+    CASE(order_changes_meanwhile),
+    CASE(order_changes_while_hushed),
+    CASE(copies_that_slow_kernels),
+    CASE(host_that_is_always_late),
 };
 RIG_MAIN(cases)

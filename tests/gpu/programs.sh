@@ -7,6 +7,7 @@
 #   OUT       folder for the logs (default: a new one in /tmp)
 #   ONLY      a pattern: which programs
 #   GPU       number of the device to use (default 0); the pair of ranks takes the first two
+#   RUN_LIMIT seconds that one program may take (default 240: JAX's own preallocation, and activations that do not fit)
 #
 # Shown for each: same md5, device memory as the driver reports it against budget and context, the pass against the link
 # (bytes that are streamed over the link's peak, in the same session) or against the resident run, and how long the first
@@ -36,7 +37,7 @@ run() { # NAME COMMAND...
     shift
     sample "$out/$name.mem" &
     sampler=$!
-    timeout "${RUN_LIMIT:-120}" "$@" >"$out/$name.log" 2>&1
+    timeout "${RUN_LIMIT:-240}" "$@" >"$out/$name.log" 2>&1
     status=$?
     kill "$sampler" 2>/dev/null
     wait "$sampler" 2>/dev/null
@@ -84,8 +85,9 @@ if [ -n "${CLIENTS:-}" ]; then
     program llama_2g 2048 N=6 python3 "$CLIENTS/llama_pass.py"
     WITHOUT=llama_2g program llama_expandable 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python3 "$CLIENTS/llama_pass.py"
     WITHOUT=llama_2g program llama_async 4096 N=6 PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync python3 "$CLIENTS/llama_pass.py"
-    # JAX maps 75 % of the memory there is before anything else; so it is told of less than the whole device.
+    # JAX maps 75 % of the memory there is before anything else: of less than the whole device, if it is told of less.
     SETTINGS="OVERSHOT_REPORT=6G ${SETTINGS:-}" program jax 1100 python3 "$CLIENTS/jax_mlp.py"
+    WITHOUT=jax program jax_default 1100 python3 "$CLIENTS/jax_mlp.py"
     program graph 2048 N=20 python3 "$CLIENTS/graph_pass.py"
     WITHOUT=graph program graph_half 3072 N=20 python3 "$CLIENTS/graph_pass.py"
 fi

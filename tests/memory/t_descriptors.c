@@ -8,7 +8,7 @@
 
 static CUtensorMap *new_map(void)
 {
-    CUtensorMap *map = aligned_alloc(64, sizeof *map);
+    CUtensorMap *map = aligned_alloc(_Alignof(CUtensorMap), sizeof *map);
     HOLDS(map != NULL);
     memset(map, 0, sizeof *map);
     return map;
