@@ -112,10 +112,10 @@ static bool open_engine(struct ov_engine *engine, CUdevice device)
     }
     ov_masters_open(engine);
     if (!engine->arena.host_capable) {
-        ov_log(OV_LOG_WARN,
-               "device %d: the driver cannot map host memory into the device's address range: what does not "
-               "fit the budget is refused as out of memory",
-               device);
+        const bool none = engine->ledger.host_limit_bytes < OV_PAGE_BYTES;
+        ov_log(OV_LOG_WARN, "device %d: %s: what does not fit the budget is refused as out of memory", device,
+               none ? "there is no room for host memory (OVERSHOT_HOST_LIMIT, OVERSHOT_HOST_RESERVE)"
+                    : "the driver cannot map host memory into the device's address range");
     }
     ov_log(OV_LOG_INFO, "device %d: budget %zu MiB", device, engine->ledger.budget_bytes >> 20);
     return true;
@@ -157,7 +157,8 @@ bool ov_host_backed(const struct ov_engine *engine)
 
 void ov_engine_look(struct ov_engine *engine)
 {
-    atomic_store(&engine->looking, engine->learning || engine->profiler.phase != OV_PROFILER_OFF);
+    atomic_store(&engine->looking,
+                 engine->learning || engine->profiler.phase != OV_PROFILER_OFF || engine->planning.awaited);
 }
 
 void ov_engine_learn(struct ov_engine *engine)
@@ -175,6 +176,7 @@ void ov_engine_arm(struct ov_engine *engine, const char *why)
 {
     ov_steer_start();
     bool entered = ov_context_enter(engine);
+    const CUstreamCaptureMode mode = ov_relax(); /* the program may map memory while it captures */
     pthread_mutex_lock(&engine->lock);
     if (!engine->armed) {
         CUresult result = ov_inspect_open(engine);
@@ -197,6 +199,7 @@ void ov_engine_arm(struct ov_engine *engine, const char *why)
         (void)atomic_compare_exchange_strong(&ov_state, &idle, OV_ARMED);
     }
     pthread_mutex_unlock(&engine->lock);
+    ov_relax_end(mode);
     ov_context_leave(entered);
 }
 
@@ -326,9 +329,9 @@ CUresult ov_exclusive_begin_by(struct ov_engine *engine, struct ov_exclusive *se
     section->waited_ns = ov_now_ns() - section->begin_ns;
     section->idle = !captures && section->result == CUDA_SUCCESS;
     /* A capture elsewhere must not be harmed by what we do; in relaxed mode it is not. */
-    section->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
+    section->mode = ov_relax();
     pthread_mutex_lock(&engine->lock);
+    section->idle = section->idle && !engine->closed; /* by another thread, while the gate was not closed yet */
     ov_graphs_stale(); /* this is where units, masters and what is known of kernels change */
     engine->ring.last_turn = 0;
     engine->arena.frozen = section->result;
@@ -353,7 +356,7 @@ void ov_exclusive_end(struct ov_engine *engine, struct ov_exclusive *section)
     }
     engine->arena.frozen = CUDA_SUCCESS;
     pthread_mutex_unlock(&engine->lock);
-    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&section->mode);
+    ov_relax_end(section->mode);
     ov_context_leave(section->entered);
     ov_gate_open();
     ov_gate_step_in(section->gate_depth);
@@ -379,6 +382,7 @@ void ov_engine_close(struct ov_engine *engine)
     if (!gone) {
         ov_timetable_collect(&engine->ring);
     }
+    engine->closed = true;
     ov_planning_end(&engine->planning);
     ov_summary_print(engine);
     if (gone) {
@@ -405,6 +409,18 @@ void ov_engine_close(struct ov_engine *engine)
     pthread_mutex_unlock(&engine->lock);
     ov_context_leave(entered);
     forget_engine(engine);
+}
+
+CUstreamCaptureMode ov_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void ov_relax_end(CUstreamCaptureMode before)
+{
+    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&before);
 }
 
 /* The query of an event is refused exactly when an allocation is, and does nothing else. */

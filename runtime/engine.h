@@ -74,7 +74,7 @@ struct ov_engine {
     } record;
     _Atomic bool armed; /* read without the lock; written under it */
     bool learning;
-    _Atomic bool looking;          /* it learns or times passes; read without the lock in the launch path */
+    _Atomic bool looking; /* it learns, times passes, or awaits a plan; read without the lock in the launch path */
     _Atomic bool streaming_barred; /* something was met that may reach any unit (an opaque kernel); as armed */
     _Atomic unsigned plans;        /* made so far; the last one's pages, for the summary: */
     struct {
@@ -91,6 +91,8 @@ struct ov_engine {
     } timed;
     unsigned watches;               /* launches being watched; no plan meanwhile */
     _Atomic unsigned overdue;       /* launches since a study has been due without a quiet point */
+    _Atomic unsigned unattended;    /* quiet points of other devices since it was attended last */
+    bool closed;                    /* its context went away: an exclusive section of it is never idle */
     _Atomic bool planned;           /* read without the lock in the launch path: streamed units may exist */
     _Atomic bool paused;            /* by the user (steer.h): no plan is made or changed, nothing is looked for */
     _Atomic bool profile_suspended; /* by the user: nothing is timed for profiles, and none is written */
@@ -183,6 +185,11 @@ void ov_note_stream(struct ov_engine *engine, CUstream stream);
 
 /* Whether the stream is being captured right now (false without a driver call while nobody captures). */
 bool ov_capturing(CUstream stream);
+/* Between these two the thread may ask and wait: such a call is neither refused because somebody captures, be it
+ * another thread that began just now, nor does it break the capture. Not for the context as a whole, which never may be
+ * waited for then. */
+CUstreamCaptureMode ov_relax(void);
+void ov_relax_end(CUstreamCaptureMode before);
 /* Captures that began in it, or in a stream of the context, are over (capture.c). */
 void ov_capture_stream_closing(CUstream stream);
 void ov_capture_context_closing(CUcontext context, CUdevice device); /* NULL: the device's */

@@ -258,6 +258,19 @@ static void forget_engine(struct ov_graph *graph, void *engine)
     }
 }
 
+static void forget_event(struct ov_graph *graph, void *context)
+{
+    if (graph->done != NULL && graph->done_in == context) {
+        graph->done = NULL;
+        graph->recorded = false;
+    }
+}
+
+void ov_graphs_context_closing(CUcontext context)
+{
+    ov_graphs_each(forget_event, context);
+}
+
 void ov_graphs_forget(struct ov_engine *engine)
 {
     ov_graphs_each(forget_engine, engine);

@@ -117,7 +117,8 @@ struct ov_graph {
     struct ov_engine *engine; /* whose memory it touches; NULL: nobody's */
     bool spans;               /* it touches the memory of several */
     bool unsettled;           /* nodes were changed since these were found out, which is done at the next launch */
-    CUevent done;             /* recorded after each launch that was looked at */
+    CUevent done;             /* recorded after each launch that was looked at; */
+    CUcontext done_in;        /* of this context, as the stream of the last one */
     bool recorded;
     uint64_t followed; /* ov_graphs_unseen when the last launch that was not looked at was known to be done */
     /* gate: */
@@ -157,6 +158,8 @@ struct ov_graph *ov_graph_find(CUgraphExec exec);
 void ov_graphs_each(void (*each)(struct ov_graph *graph, void *context), void *context);
 /* The engine is about to be closed: its graphs forget it, and what was made of its ring. */
 void ov_graphs_forget(struct ov_engine *engine);
+/* The context goes away, and events with it. */
+void ov_graphs_context_closing(CUcontext context);
 /* After a change of its model: finds out again whose memory it touches, and how it can be launched. */
 void ov_graph_settle(struct ov_graph *graph);
 /* It is launched as it is from now on. */

@@ -217,14 +217,36 @@ static CUresult follow(struct ov_graph *graph, CUstream stream)
     return graph->recorded ? ov_cu->cuStreamWaitEvent(stream, graph->done, 0) : CUDA_SUCCESS;
 }
 
+/* An event of the stream's context, in place of another's, which the driver refuses to record there. */
+static bool make_done(struct ov_graph *graph, CUstream stream)
+{
+    CUcontext popped;
+    const bool of_current = stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+    if (graph->done != NULL) {
+        (void)ov_cu->cuEventDestroy_v2(graph->done);
+        graph->done = NULL;
+    }
+    CUresult result =
+        of_current ? ov_cu->cuCtxGetCurrent(&graph->done_in) : ov_cu->cuStreamGetCtx(stream, &graph->done_in);
+    if (result != CUDA_SUCCESS || ov_cu->cuCtxPushCurrent_v2(graph->done_in) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (ov_cu->cuEventCreate(&graph->done, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        graph->done = NULL;
+    }
+    (void)ov_cu->cuCtxPopCurrent_v2(&popped);
+    return graph->done != NULL;
+}
+
 static void record(struct ov_graph *graph, CUstream stream)
 {
-    if (graph->done == NULL && ov_cu->cuEventCreate(&graph->done, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-        graph->done = NULL;
-        return;
+    graph->recorded = graph->done != NULL && ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
+    if (!graph->recorded && make_done(graph, stream)) {
+        graph->recorded = ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
     }
-    /* In a foreign context the event is refused: such a graph is always launched as it is. */
-    graph->recorded = ov_cu->cuEventRecord(graph->done, stream) == CUDA_SUCCESS;
+    if (!graph->recorded) {
+        ov_ring_wait_instead(stream);
+    }
 }
 
 /* While passes are timed, a clone with events in it may run in place of what would. Under the engine's lock. */
@@ -272,6 +294,8 @@ static enum ov_acquire use_turn(struct ov_graph_launch *launch, CUresult *result
         launch->turning = true;
         launch->used = graph->turn.exec;
         use_timed(launch);
+        launch->paced = !profiled && ov_pace_graph_begins(&engine->ring.pace, graph->turn.made_of,
+                                                          graph->turn.ring.copies, launch->stream);
     } else if (acquired == OV_STALLED) {
         ov_stall_say(engine);
         *result = OV_STALL_ERROR;
@@ -328,7 +352,7 @@ CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
 {
     ov_gate_enter();
     launch->used = launch->exec;
-    launch->served = launch->turning = launch->timed = false;
+    launch->served = launch->turning = launch->timed = launch->paced = false;
     launch->graph = NULL;
     if (atomic_load_explicit(&ov_state, memory_order_relaxed) != OV_ARMED) {
         atomic_fetch_add_explicit(&ov_graphs_unseen, 1, memory_order_relaxed);
@@ -370,18 +394,32 @@ static void give_way(struct ov_graph *graph)
     graph->turn.refused = made_of;
 }
 
+/* The driver was given what stands for it. Under the engine's lock. */
+static void close_turn(const struct ov_graph_launch *launch, bool launched)
+{
+    struct ov_graph *graph = launch->graph;
+    struct ov_engine *engine = graph->engine;
+    if (launch->timed) {
+        ov_profiler_launched(&engine->profiler, launch->stream);
+    }
+    if (launch->paced) {
+        ov_pace_graph_ends(&engine->ring.pace, launch->stream, launched);
+    }
+    if (launch->turning) {
+        ov_ring_take_over(engine, &graph->turn.ring, launch->stream, launched);
+        engine->ring.turned_by = launched ? graph : engine->ring.turned_by;
+    }
+}
+
 bool ov_graph_launch_end(struct ov_graph_launch *launch, CUresult result)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph != NULL ? graph->engine : NULL;
     bool again = (launch->turning || launch->timed) && result == CUDA_ERROR_OUT_OF_MEMORY &&
                  launch->used != launch->exec && !launch->again;
-    if (launch->turning) {
+    if (launch->turning || launch->timed) {
         pthread_mutex_lock(&engine->lock);
-        ov_ring_take_over(engine, &graph->turn.ring, launch->stream, result == CUDA_SUCCESS);
-        if (result == CUDA_SUCCESS) {
-            engine->ring.turned_by = graph;
-        }
+        close_turn(launch, result == CUDA_SUCCESS);
         if (again && !launch->timed) {
             give_way(graph);
         }

@@ -146,7 +146,9 @@ static CUresult run_copy(const struct ov_graph_node *node, CUstream stream)
     if (is_pageable(copy.host_source)) {
         /* In a graph it is read when its turn comes; by a call it is read at once, and a host function before it or a
          * copy may not have filled it yet. */
+        const CUstreamCaptureMode mode = ov_relax();
         CUresult filled = ov_cu->cuStreamSynchronize(stream);
+        ov_relax_end(mode);
         if (filled != CUDA_SUCCESS) {
             return filled;
         }

@@ -111,12 +111,12 @@ static bool time_node(struct timed *t, const struct ov_graph_node *node, uint32_
     return hold_back(t, graph, node, index, start);
 }
 
-/* Touches of a node that runs. */
+/* False: it touches nothing. */
 static bool touches_of(const struct ov_graph_node *node, struct ov_touches *touches)
 {
-    *touches = (struct ov_touches){.count = node->touches};
-    memcpy(touches->item, node->touch, node->touches * sizeof *node->touch);
-    return node->touches > 0 && node->enabled;
+    *touches = (struct ov_touches){.count = node->enabled ? node->touches : 0};
+    memcpy(touches->item, node->touch, touches->count * sizeof *node->touch);
+    return touches->count > 0;
 }
 
 static bool is_hushed(const struct ov_graph *graph)
@@ -142,6 +142,23 @@ static bool time_nodes(struct timed *t)
         }
     }
     return done;
+}
+
+/* As long as a pass has not begun, a graph in which none begins needs no clone: what it brings is passed over. */
+static bool pass_over(const struct ov_graph *graph)
+{
+    const struct ov_graph_model *model = &graph->model;
+    struct ov_touches touches;
+    bool begins = graph->engine->profiler.phase != OV_PROFILER_SEEKING;
+    for (uint32_t i = 0; i < model->count && !begins; i++) {
+        begins = touches_of(&model->node[i], &touches) && ov_profiler_begins(graph->engine, &touches);
+    }
+    for (uint32_t i = 0; i < model->count && !begins; i++) {
+        if (touches_of(&model->node[model->order[i]], &touches) && ov_profiler_meet(graph->engine, &touches)) {
+            ov_profiler_advance(&graph->engine->profiler, NULL);
+        }
+    }
+    return !begins;
 }
 
 /* Nodes that none follows; SIZE_MAX: memory ran out. */
@@ -201,12 +218,16 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     struct timed t = {.m = {.graph = graph, .engine = graph->engine}, .stream = stream};
     CUgraphExec exec = NULL;
     if (graph->clone == NULL || graph->pinned || ov_cu->cuGraphAddEventRecordNode == NULL ||
-        atomic_load(&ov_captures) != 0 || profiler->graphs == OV_PROFILER_GRAPHS) {
+        atomic_load(&ov_captures) != 0) {
         return NULL;
     }
-    if (profiler->phase == OV_PROFILER_SEEKING && profiler->full >= profiler->slots_used) {
-        return NULL; /* no pass begins before the last one's times were read */
+    if (profiler->phase == OV_PROFILER_SEEKING && !ov_profiler_has_room(profiler)) {
+        return NULL; /* no pass begins before those before it were read */
     }
+    if (pass_over(graph) || profiler->graphs == OV_PROFILER_GRAPHS) {
+        return NULL;
+    }
+    profiler->launching++;
     t.before = calloc((size_t)graph->model.count + 1, sizeof(CUgraphNode));
     bool done = t.before != NULL && ov_weave_open(&t.m);
     if (graph->way == OV_GRAPH_TURN) {
@@ -218,6 +239,7 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     if (done && t.m.hushed) {
         ov_timetable_lose(&graph->engine->ring);
     }
+    profiler->launching -= !done;
     if (done) {
         ov_profiler_keep(profiler, exec, t.m.work);
         t.m.work = NULL;

@@ -135,6 +135,16 @@ static CUresult fetch_pageable(struct ov_bounce *bounce, CUdeviceptr to, const c
     return result;
 }
 
+/* Launches may be made while somebody captures, and what they need is fetched then. */
+static CUresult fetch_beside_captures(struct ov_bounce *bounce, CUdeviceptr to, const char *from, uint32_t pages,
+                                      CUstream stream)
+{
+    const CUstreamCaptureMode mode = ov_relax();
+    const CUresult result = fetch_pageable(bounce, to, from, pages, stream);
+    ov_relax_end(mode);
+    return result;
+}
+
 CUresult ov_master_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t first, uint32_t pages, CUstream stream)
 {
     CUresult result = CUDA_SUCCESS;
@@ -144,8 +154,8 @@ CUresult ov_master_fetch(struct ov_engine *engine, CUdeviceptr to, uint32_t firs
         if (piece.pages == 0) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        result = piece.pageable ? fetch_pageable(&engine->masters.bounce, at, (const char *)(uintptr_t)piece.address,
-                                                 piece.pages, stream)
+        result = piece.pageable ? fetch_beside_captures(&engine->masters.bounce, at,
+                                                        (const char *)(uintptr_t)piece.address, piece.pages, stream)
                                 : ov_cu->cuMemcpyAsync(at, piece.address, (size_t)piece.pages << OV_PAGE_SHIFT, stream);
         done += piece.pages;
     }

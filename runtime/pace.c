@@ -6,22 +6,21 @@
 #include "engine.h"
 #include "propose.h"
 
-/* How far a span may be from what is expected, as a share of it, and how often in a row it may be further. */
+/* How far a span may be from what is expected, as a share of it. */
 #define PACE_OFF 0.2
-#define PACE_ROW 3u
 /* Passes before they are timed anew for the first time. */
 #define FIRST_WAIT 8u
 #define LAST_WAIT  (1u << 20)
+/* Launches of other graphs after which the one that is watched is taken for gone. */
+#define OTHERS_MOST 1024u
 
 static bool provide(struct ov_pace *pace)
 {
+    CUevent *const all[] = {&pace->pair[0].begin, &pace->pair[0].end, &pace->pair[1].begin,
+                            &pace->pair[1].end,   &pace->graph.begin, &pace->graph.end};
     bool made = true;
-    for (int i = 0; i < 2 && made; i++) {
-        CUevent *const ends[] = {&pace->span[i].begin, &pace->span[i].end};
-        for (int k = 0; k < 2 && made; k++) {
-            made = *ends[k] != NULL || ov_cu->cuEventCreate(ends[k], CU_EVENT_DEFAULT) == CUDA_SUCCESS;
-        }
-        pace->span[i].begun = pace->span[i].full = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all && made; i++) {
+        made = *all[i] != NULL || ov_cu->cuEventCreate(all[i], CU_EVENT_DEFAULT) == CUDA_SUCCESS;
     }
     return made;
 }
@@ -64,26 +63,33 @@ static double expect(const struct ov_engine *engine, size_t first, size_t last)
     return span_s + rest_s > 0 ? score.cycle_s * span_s / (span_s + rest_s) : 0;
 }
 
+/* Nothing is watched, and nothing was seen. */
+static void reset(struct ov_pace *pace)
+{
+    pace->eager = (struct ov_paced_span){.expected_s = 0};
+    pace->graph = (struct ov_paced_graph){.begin = pace->graph.begin, .end = pace->graph.end};
+    pace->pair[0].begun = pace->pair[0].full = pace->pair[1].begun = pace->pair[1].full = false;
+    pace->graphs = pace->due = false;
+}
+
 void ov_pace_begin(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
     const uint32_t *cycle = engine->learn.runs.cycle;
     size_t first = 0, last = 0;
-    ring->pace.expected_s = 0;
-    ring->pace.longer = ring->pace.shorter = 0;
-    ring->pace.due = false;
+    reset(&ring->pace);
     for (uint32_t i = 0; i < ring->unit_count; i++) {
         ring->unit[i].paced = OV_PACED_NOT;
     }
-    if (engine->learn.runs.compute_s == NULL || ov_opt.profile_cycles == 0 || !choose(engine, &first, &last) ||
-        !provide(&ring->pace)) {
+    if (engine->learn.runs.compute_s == NULL || ov_opt.profile_cycles == 0 || !provide(&ring->pace)) {
         return;
     }
-    ring->pace.expected_s = expect(engine, first, last);
-    if (ring->pace.expected_s > 0) {
+    ring->pace.graphs = true;
+    ring->pace.wait = ring->pace.wait > 0 ? ring->pace.wait : FIRST_WAIT;
+    ring->pace.eager.expected_s = choose(engine, &first, &last) ? expect(engine, first, last) : 0;
+    if (ring->pace.eager.expected_s > 0) {
         ring->unit[cycle[first]].paced = OV_PACED_BEGIN;
         ring->unit[cycle[last]].paced = OV_PACED_END;
-        ring->pace.wait = ring->pace.wait > 0 ? ring->pace.wait : FIRST_WAIT;
     }
 }
 
@@ -93,49 +99,133 @@ void ov_pace_close(struct ov_engine *engine)
     memset(&engine->ring.pace, 0, sizeof engine->ring.pace);
 }
 
-static void judge(struct ov_pace *pace, double seconds)
+static bool is_off(const struct ov_paced_span *span)
 {
-    pace->seen_s = seconds;
-    pace->passes++;
-    pace->longer = seconds > (1 + PACE_OFF) * pace->expected_s ? pace->longer + 1 : 0;
-    pace->shorter = seconds < (1 - PACE_OFF) * pace->expected_s ? pace->shorter + 1 : 0;
-    pace->due = pace->passes >= pace->wait && (pace->longer >= PACE_ROW || pace->shorter >= PACE_ROW);
+    return span->longer >= PACE_ROW || span->shorter >= PACE_ROW;
 }
+
+/* Of so many passes, one took so long. */
+static void judge(struct ov_pace *pace, struct ov_paced_span *span, double seconds, unsigned passes)
+{
+    span->seen_s = seconds;
+    span->longer = seconds > (1 + PACE_OFF) * span->expected_s ? span->longer + 1 : 0;
+    span->shorter = seconds < (1 - PACE_OFF) * span->expected_s ? span->shorter + 1 : 0;
+    pace->passes += passes;
+    pace->due = pace->passes >= pace->wait && (is_off(&pace->eager) || is_off(&pace->graph.span));
+}
+
+/* CUDA_ERROR_NOT_READY: it is not over. *seconds 0: it is not known. */
+static CUresult read_between(CUevent begin, CUevent end, double *seconds)
+{
+    float ms = 0;
+    const CUresult result = ov_cu->cuEventElapsedTime(&ms, begin, end);
+    *seconds = result == CUDA_SUCCESS && ms > 0 ? ms * 1e-3 : 0;
+    return result;
+}
+
+/* ---- eager passes ---- */
 
 /* The span before, whose end may not be over yet: then it is not known. */
 static void read_before(struct ov_pace *pace)
 {
     const unsigned before = 1 - pace->now;
-    float ms = 0;
-    if (pace->span[before].full &&
-        ov_cu->cuEventElapsedTime(&ms, pace->span[before].begin, pace->span[before].end) == CUDA_SUCCESS && ms > 0) {
-        judge(pace, ms * 1e-3);
+    double seconds = 0;
+    if (pace->pair[before].full) {
+        (void)read_between(pace->pair[before].begin, pace->pair[before].end, &seconds);
     }
-    pace->span[before].full = false;
+    if (seconds > 0) {
+        judge(pace, &pace->eager, seconds, 1);
+    }
+    pace->pair[before].full = false;
 }
 
 void ov_pace_pass(struct ov_pace *pace, const struct ov_unit *unit, CUstream stream)
 {
-    if (pace->expected_s <= 0 || atomic_load(&ov_captures) != 0) {
+    if (pace->eager.expected_s <= 0 || atomic_load(&ov_captures) != 0) {
         return;
     }
     if (unit->paced == OV_PACED_BEGIN) {
-        pace->span[pace->now].begun = ov_cu->cuEventRecord(pace->span[pace->now].begin, stream) == CUDA_SUCCESS;
-    } else if (pace->span[pace->now].begun) {
+        pace->pair[pace->now].begun = ov_cu->cuEventRecord(pace->pair[pace->now].begin, stream) == CUDA_SUCCESS;
+    } else if (pace->pair[pace->now].begun) {
+        const CUstreamCaptureMode mode = ov_relax();
         const bool late = ov_cu->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
+        ov_relax_end(mode);
         read_before(pace);
-        pace->span[pace->now].begun = false;
-        pace->span[pace->now].full = !late && ov_cu->cuEventRecord(pace->span[pace->now].end, stream) == CUDA_SUCCESS;
+        pace->pair[pace->now].begun = false;
+        pace->pair[pace->now].full = !late && ov_cu->cuEventRecord(pace->pair[pace->now].end, stream) == CUDA_SUCCESS;
         pace->now = 1 - pace->now;
     }
 }
+
+/* ---- graphs ---- */
+
+static void watch(struct ov_paced_graph *graph, uint64_t kind, uint32_t copies)
+{
+    *graph = (struct ov_paced_graph){.begin = graph->begin, .end = graph->end, .kind = kind, .copies = copies};
+}
+
+/* Whether the launch is one of the graph that is watched, which it may become by this. */
+static bool is_watched(struct ov_paced_graph *graph, uint64_t kind, uint32_t copies)
+{
+    graph->others = kind == graph->kind ? 0 : graph->others + 1;
+    if (graph->others > 0 && (graph->kind == 0 || copies > graph->copies || graph->others > OTHERS_MOST)) {
+        watch(graph, kind, copies);
+    }
+    return kind == graph->kind;
+}
+
+static void expect_of_first(struct ov_paced_graph *graph, double seconds)
+{
+    unsigned at = graph->firsts++;
+    for (; at > 0 && graph->first_s[at - 1] > seconds; at--) {
+        graph->first_s[at] = graph->first_s[at - 1];
+    }
+    graph->first_s[at] = seconds;
+    graph->span.expected_s = graph->firsts == PACE_ROW ? graph->first_s[PACE_ROW / 2] : 0;
+}
+
+/* False: the one before is not over yet, and keeps its events. */
+static bool read_graph(struct ov_pace *pace)
+{
+    struct ov_paced_graph *graph = &pace->graph;
+    double seconds = 0;
+    if (graph->full && read_between(graph->begin, graph->end, &seconds) == CUDA_ERROR_NOT_READY) {
+        return false;
+    }
+    graph->full = false;
+    if (seconds > 0 && graph->span.expected_s > 0) {
+        judge(pace, &graph->span, seconds, PACE_EVERY);
+    } else if (seconds > 0) {
+        expect_of_first(graph, seconds);
+    }
+    return true;
+}
+
+bool ov_pace_graph_begins(struct ov_pace *pace, uint64_t kind, uint32_t copies, CUstream stream)
+{
+    struct ov_paced_graph *graph = &pace->graph;
+    if (!pace->graphs || !is_watched(graph, kind, copies) || ++graph->launches < PACE_EVERY) {
+        return false;
+    }
+    graph->launches = 0;
+    return atomic_load(&ov_captures) == 0 && read_graph(pace) &&
+           ov_cu->cuEventRecord(graph->begin, stream) == CUDA_SUCCESS;
+}
+
+void ov_pace_graph_ends(struct ov_pace *pace, CUstream stream, bool launched)
+{
+    pace->graph.full = launched && ov_cu->cuEventRecord(pace->graph.end, stream) == CUDA_SUCCESS;
+}
+
+/* ---- what comes of it ---- */
 
 bool ov_pace_is_off(struct ov_pace *pace)
 {
     const bool due = pace->due;
     if (due) {
         pace->due = false;
-        pace->longer = pace->shorter = 0;
+        pace->eager.longer = pace->eager.shorter = 0;
+        pace->graph.span.longer = pace->graph.span.shorter = 0;
         pace->passes = 0;
         pace->wait = pace->wait < LAST_WAIT ? 2 * pace->wait : LAST_WAIT;
     }
@@ -144,5 +234,6 @@ bool ov_pace_is_off(struct ov_pace *pace)
 
 void ov_pace_accept(struct ov_pace *pace)
 {
-    pace->expected_s = pace->expected_s > 0 && pace->seen_s > 0 ? pace->seen_s : pace->expected_s;
+    struct ov_paced_span *eager = &pace->eager;
+    eager->expected_s = eager->expected_s > 0 && eager->seen_s > 0 ? eager->seen_s : eager->expected_s;
 }

@@ -74,6 +74,7 @@ bool ov_planning_begin(struct ov_engine *engine, uint32_t spare_pages)
         return false;
     }
     engine->planning = (struct ov_planning){.job = job, .plan = engine->plans, .awaited = true};
+    ov_engine_look(engine); /* so that a program that never waits hears of it, too */
     return true;
 }
 
@@ -85,6 +86,7 @@ bool ov_planning_done(const struct ov_planning *planning)
 bool ov_planning_heard(struct ov_engine *engine)
 {
     engine->planning.awaited = false;
+    ov_engine_look(engine);
     return engine->planning.plan == engine->plans;
 }
 

@@ -125,13 +125,11 @@ static void take_idle(struct ov_engine *engine, uint32_t i)
     atomic_store(&pools->idle_count, count - 1);
 }
 
-/* A query would harm a capture that another thread has begun just now, but not in this mode. */
 static bool has_come(const struct ov_idle *idle)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&mode);
+    const CUstreamCaptureMode mode = ov_relax();
     bool come = ov_cu->cuEventQuery(idle->event) == CUDA_SUCCESS;
-    (void)ov_cu->cuThreadExchangeStreamCaptureMode(&mode);
+    ov_relax_end(mode);
     return come;
 }
 

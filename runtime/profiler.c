@@ -35,6 +35,9 @@ static void give_back(struct ov_profiler *profiler, bool context_is_there)
     }
     if (context_is_there) {
         drop_graphs(profiler);
+        if (profiler->launched != NULL) {
+            (void)ov_cu->cuEventDestroy_v2(profiler->launched);
+        }
     }
     free(profiler->cycle);
     free(profiler->sample);
@@ -75,7 +78,6 @@ static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
     profiler->events_per_slot = EVENTS(length);
     profiler->slots = OV_PROFILER_EVENTS / profiler->events_per_slot;
     profiler->slots = profiler->slots < profiler->wanted ? profiler->slots : profiler->wanted;
-    profiler->slots_used = profiler->slots;
     profiler->cycle = calloc(length, sizeof *profiler->cycle);
     profiler->sample = calloc((size_t)profiler->slots * length, sizeof *profiler->sample);
     profiler->event = calloc((size_t)profiler->slots * profiler->events_per_slot, sizeof(CUevent));
@@ -87,6 +89,10 @@ static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
         return false;
     }
     memcpy(profiler->cycle, runs->cycle, length * sizeof *profiler->cycle);
+    if (ov_cu->cuEventCreate(&profiler->launched, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+        profiler->launched = NULL;
+        return false;
+    }
     for (uint32_t i = 0; i < profiler->slots * profiler->events_per_slot; i++) {
         if (ov_cu->cuEventCreate(&profiler->event[i], CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
             profiler->event[i] = NULL;
@@ -115,12 +121,95 @@ void ov_profiler_begin(struct ov_engine *engine, bool wanted)
     ov_engine_look(engine);
 }
 
-/* ---- following ---- */
+/* ---- reading ---- */
 
 static struct ov_sample *sample_at(struct ov_profiler *profiler, uint32_t slot, uint32_t at)
 {
     return &profiler->sample[(size_t)slot * profiler->length + at];
 }
+
+/* What is not counted of it; CUDA_ERROR_INVALID_VALUE: it is not known. */
+static CUresult read_skipped(const struct ov_sample *sample, float *skipped_ms)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
+        float ms = 0;
+        if (sample->skip[i].begin != NULL) {
+            result = sample->skip[i].end != NULL
+                         ? ov_cu->cuEventElapsedTime(&ms, sample->skip[i].begin, sample->skip[i].end)
+                         : CUDA_ERROR_INVALID_VALUE;
+        }
+        *skipped_ms += ms > 0 ? ms : 0;
+    }
+    return result;
+}
+
+static CUresult read_sample(const struct ov_sample *sample, float *seconds)
+{
+    float ms = 0, skipped_ms = 0;
+    if (sample->empty || sample->from == NULL || sample->to == NULL) {
+        *seconds = sample->empty ? 0 : -1;
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ov_cu->cuEventElapsedTime(&ms, sample->from, sample->to);
+    result = result == CUDA_SUCCESS ? read_skipped(sample, &skipped_ms) : result;
+    *seconds = result == CUDA_SUCCESS && ms >= 0 ? (ms > skipped_ms ? ms - skipped_ms : 0) * 1e-3f : -1;
+    return result;
+}
+
+/* CUDA_ERROR_NOT_READY: some of its events are not over. */
+static CUresult read_pass(struct ov_profiler *profiler)
+{
+    float *seconds = &profiler->seconds[(size_t)profiler->passes * profiler->length];
+    for (uint32_t i = 0; i < profiler->length; i++) {
+        if (read_sample(sample_at(profiler, profiler->oldest, i), &seconds[i]) == CUDA_ERROR_NOT_READY) {
+            return CUDA_ERROR_NOT_READY;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+/* What a driver says of the events in a clone that has not run is not known: no such one may be on its way. The same
+ * event twice asks without telling the checkers of races that the host has waited. */
+static bool clones_are_over(const struct ov_profiler *profiler)
+{
+    float ms;
+    return profiler->launching == 0 &&
+           (!profiler->any_launched ||
+            ov_cu->cuEventElapsedTime(&ms, profiler->launched, profiler->launched) != CUDA_ERROR_NOT_READY);
+}
+
+/* Passes that are over, the oldest first. Not while somebody captures: then events may not be asked. */
+static void read_full(struct ov_profiler *profiler)
+{
+    if (atomic_load(&ov_captures) != 0 || !clones_are_over(profiler)) {
+        return;
+    }
+    while (profiler->full > 0 && read_pass(profiler) == CUDA_SUCCESS) {
+        profiler->oldest = (profiler->oldest + 1) % profiler->slots;
+        profiler->full--;
+        profiler->passes++;
+    }
+    if (profiler->full == 0 && profiler->phase != OV_PROFILER_FOLLOWING) {
+        drop_graphs(profiler);
+    }
+}
+
+static bool is_room(const struct ov_profiler *profiler)
+{
+    const uint32_t each = profiler->full > 0 ? profiler->graphs / profiler->full : 0;
+    return profiler->full < profiler->slots && profiler->graphs + each < OV_PROFILER_GRAPHS;
+}
+
+bool ov_profiler_has_room(struct ov_profiler *profiler)
+{
+    if (!is_room(profiler)) {
+        read_full(profiler);
+    }
+    return is_room(profiler);
+}
+
+/* ---- following ---- */
 
 CUevent ov_profiler_event(struct ov_profiler *profiler)
 {
@@ -157,15 +246,29 @@ static void surprise(struct ov_profiler *profiler)
 static void note_late(struct ov_profiler *profiler, CUstream stream)
 {
     uint8_t *late = &profiler->late[profiler->at];
-    if (!profiler->hushed && *late < UINT8_MAX && ov_cu->cuStreamQuery(stream) == CUDA_SUCCESS) {
+    if (profiler->hushed || *late == UINT8_MAX) {
+        return;
+    }
+    const CUstreamCaptureMode mode = ov_relax(); /* another thread may begin a capture now */
+    if (ov_cu->cuStreamQuery(stream) == CUDA_SUCCESS) {
         ++*late;
     }
+    ov_relax_end(mode);
 }
 
-/* 1 + unit; 0: none of this device. */
-static uint32_t unit_at(const struct ov_engine *engine, uint64_t address)
+/* 1 + index, 0: none of this engine's. */
+static uint32_t unit_of(struct ov_engine *engine, uint64_t address)
 {
     return ov_arena_slice(address) == (unsigned)engine->slice ? ov_density_unit(engine, address) : 0;
+}
+
+bool ov_profiler_begins(struct ov_engine *engine, const struct ov_touches *touches)
+{
+    bool begins = false;
+    for (unsigned i = 0; i < touches->count && !begins; i++) {
+        begins = unit_of(engine, touches->item[i].address) == engine->profiler.cycle[0] + 1;
+    }
+    return begins;
 }
 
 /* The touches that the launch brings, in the way in which study.c makes a sequence of them. */
@@ -174,7 +277,7 @@ bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches
     struct ov_profiler *profiler = &engine->profiler;
     profiler->steps = 0;
     for (unsigned i = 0; i < touches->count; i++) {
-        const uint32_t unit = unit_at(engine, touches->item[i].address);
+        const uint32_t unit = unit_of(engine, touches->item[i].address);
         bool known = unit == 0;
         for (uint32_t s = 0; s < profiler->steps && !known; s++) {
             known = profiler->step[s] == unit - 1;
@@ -237,7 +340,7 @@ static bool next_is_hushed(const struct ov_profiler *profiler)
 static void set_out(struct ov_profiler *profiler)
 {
     const bool hushed = next_is_hushed(profiler);
-    if (profiler->full < profiler->slots_used && (!hushed || profiler->may_hush)) {
+    if (ov_profiler_has_room(profiler) && (!hushed || profiler->may_hush)) {
         profiler->phase = OV_PROFILER_FOLLOWING;
         profiler->hushed = hushed;
         profiler->at = 0;
@@ -317,35 +420,37 @@ void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch
 
 /* ---- graphs ---- */
 
-bool ov_profiler_hushes(const struct ov_engine *engine, const struct ov_touches *touches)
+bool ov_profiler_hushes(struct ov_engine *engine, const struct ov_touches *touches)
 {
     const struct ov_profiler *profiler = &engine->profiler;
-    bool begins = profiler->phase == OV_PROFILER_FOLLOWING;
-    for (unsigned i = 0; i < touches->count && !begins; i++) {
-        begins = unit_at(engine, touches->item[i].address) == profiler->cycle[0] + 1;
+    if (profiler->phase == OV_PROFILER_FOLLOWING) { /* the last pass may need no more than its end */
+        const bool last = profiler->passes + profiler->full + 1 >= profiler->wanted;
+        return profiler->hushed && !(last && profiler->at + 1 == profiler->length);
     }
-    return begins && (profiler->phase == OV_PROFILER_FOLLOWING ? profiler->hushed : next_is_hushed(profiler));
+    return next_is_hushed(profiler) && ov_profiler_begins(engine, touches);
 }
 
 /* On a stream that has nothing to do, the two events are as far apart as the host took; on one that has, as its wait
  * for copies took. */
 void ov_profiler_pause(struct ov_profiler *profiler, CUstream stream)
 {
-    profiler->slots_used = 1;
     profiler->pausing = NULL;
     if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->stream == stream) {
         note_late(profiler, stream);
         profiler->pausing = sample_at(profiler, profiler->slot, profiler->at);
         profiler->pausing->skip[0].begin = record(profiler, stream);
+        profiler->pausing->skip[0].end = ov_profiler_event(profiler); /* of this pass, which may end meanwhile */
     }
 }
 
 void ov_profiler_resume(struct ov_profiler *profiler, CUstream stream)
 {
-    if (profiler->pausing != NULL) {
-        profiler->pausing->skip[0].end = record(profiler, stream);
-        profiler->pausing = NULL;
+    struct ov_sample *sample = profiler->pausing;
+    if (sample != NULL &&
+        (sample->skip[0].end == NULL || ov_cu->cuEventRecord(sample->skip[0].end, stream) != CUDA_SUCCESS)) {
+        sample->skip[0].end = NULL;
     }
+    profiler->pausing = NULL;
 }
 
 void ov_profiler_end_graph(struct ov_profiler *profiler, CUevent ended, CUevent copied)
@@ -361,6 +466,12 @@ void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph gr
     profiler->graph[profiler->graphs++].graph = graph;
 }
 
+void ov_profiler_launched(struct ov_profiler *profiler, CUstream stream)
+{
+    profiler->launching--;
+    profiler->any_launched = ov_cu->cuEventRecord(profiler->launched, stream) == CUDA_SUCCESS || profiler->any_launched;
+}
+
 void ov_profiler_lose(struct ov_profiler *profiler)
 {
     if (profiler->phase == OV_PROFILER_FOLLOWING) {
@@ -368,47 +479,13 @@ void ov_profiler_lose(struct ov_profiler *profiler)
     }
 }
 
-/* ---- reading ---- */
-
-/* What is not counted of it; CUDA_ERROR_INVALID_VALUE: it is not known. */
-static CUresult read_skipped(const struct ov_sample *sample, float *skipped_ms)
+static size_t count_unknown(const struct ov_profiler *profiler)
 {
-    CUresult result = CUDA_SUCCESS;
-    for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
-        float ms = 0;
-        if (sample->skip[i].begin != NULL) {
-            result = sample->skip[i].end != NULL
-                         ? ov_cu->cuEventElapsedTime(&ms, sample->skip[i].begin, sample->skip[i].end)
-                         : CUDA_ERROR_INVALID_VALUE;
-        }
-        *skipped_ms += ms > 0 ? ms : 0;
+    size_t count = 0;
+    for (size_t i = 0; i < (size_t)profiler->passes * profiler->length; i++) {
+        count += profiler->seconds[i] < 0;
     }
-    return result;
-}
-
-static CUresult read_sample(const struct ov_sample *sample, float *seconds)
-{
-    float ms = 0, skipped_ms = 0;
-    if (sample->empty || sample->from == NULL || sample->to == NULL) {
-        *seconds = sample->empty ? 0 : -1;
-        return CUDA_SUCCESS;
-    }
-    CUresult result = ov_cu->cuEventElapsedTime(&ms, sample->from, sample->to);
-    result = result == CUDA_SUCCESS ? read_skipped(sample, &skipped_ms) : result;
-    *seconds = result == CUDA_SUCCESS && ms >= 0 ? (ms > skipped_ms ? ms - skipped_ms : 0) * 1e-3f : -1;
-    return result;
-}
-
-/* CUDA_ERROR_NOT_READY: some of its events are not over. */
-static CUresult read_pass(struct ov_profiler *profiler)
-{
-    float *seconds = &profiler->seconds[(size_t)profiler->passes * profiler->length];
-    for (uint32_t i = 0; i < profiler->length; i++) {
-        if (read_sample(sample_at(profiler, profiler->oldest, i), &seconds[i]) == CUDA_ERROR_NOT_READY) {
-            return CUDA_ERROR_NOT_READY;
-        }
-    }
-    return CUDA_SUCCESS;
+    return count;
 }
 
 static int compare(const void *a, const void *b)
@@ -437,13 +514,11 @@ bool ov_profiler_collect(struct ov_engine *engine)
     if (profiler->phase == OV_PROFILER_OFF || atomic_load(&ov_captures) != 0) {
         return false;
     }
-    while (profiler->full > 0 && read_pass(profiler) == CUDA_SUCCESS) {
-        profiler->oldest = (profiler->oldest + 1) % profiler->slots;
-        profiler->full--;
-        profiler->passes++;
+    read_full(profiler);
+    if (profiler->phase != OV_PROFILER_DONE || profiler->full > 0) {
+        return false;
     }
-    if (profiler->full == 0 && profiler->phase != OV_PROFILER_FOLLOWING) {
-        drop_graphs(profiler);
-    }
-    return profiler->phase == OV_PROFILER_DONE && profiler->full == 0;
+    ov_log(OV_LOG_DEBUG, "device %d: %u passes were timed, intervals not known: %zu of %zu", engine->device,
+           profiler->passes, count_unknown(profiler), (size_t)profiler->passes * profiler->length);
+    return true;
 }

@@ -15,7 +15,8 @@
  *
  * A *slot* holds the samples of one pass through the cycle. A touch that is not the next one drops the pass that is
  * under way, and the cycle's first touch begins another. When that happens too often the program has no such cycle, and
- * profiling ends without a result. Samples are read at quiet points, when their events are over; nobody waits for them.
+ * profiling ends without a result. Samples are read when their events are over, at quiet points and where a pass could
+ * begin for which there is no slot otherwise; nobody waits for them.
  *
  *   off > seeking > following > done > off
  *
@@ -27,10 +28,11 @@
  * a miss may refuse a launch (OVERSHOT_STALL=error).
  *
  * A graph is launched without coming here node by node. For a pass that is timed a clone is launched in its place, with
- * the same nodes, the same copies, and event nodes around the touches (graph_timed.c); it is used once. Such passes are
- * timed one at a time.
+ * the same nodes, the same copies, and event nodes around the touches (graph_timed.c); it is used once. What a driver
+ * says of such an event before its node ran, nobody knows: such passes are read when an event is over that was recorded
+ * after the last clone.
  *
- * What comes of it is judged in timing.h. Guarded by the engine's lock; memory and events are made when profiling
+ * What comes of it is judged in retime.h. Guarded by the engine's lock; memory and events are made when profiling
  * begins, in an exclusive section, and given back at the quiet point at which it ends. The events belong to the
  * engine's context.
  */
@@ -59,7 +61,8 @@ enum ov_profiler_phase {
     OV_PROFILER_DONE,      /* the samples that there are will be all: enough, or it was given up */
 };
 
-/* Clones of graphs that are kept until their events were read; a pass of more is not timed. */
+/* Clones of graphs that are kept until their events were read; a pass of more is not timed, and none begins that would
+ * not find room for as many as those before it took. */
 #define OV_PROFILER_GRAPHS 64u
 
 struct ov_sample {
@@ -85,11 +88,11 @@ struct ov_profiler {
     uint64_t waits; /* of the ring, when the launch began */
     CUevent ended;  /* the end of the interval before */
     /* Passes. */
-    uint32_t slots, slots_used; /* slots_used: of them, 1 as soon as there are graphs */
-    uint32_t slot;              /* being filled; those from `oldest` on are waited for */
-    uint32_t oldest, full;      /* full: how many of them */
-    struct ov_sample *sample;   /* slots x length */
-    CUevent *event;             /* slots x events_per_slot */
+    uint32_t slots;
+    uint32_t slot;            /* being filled; those from `oldest` on are waited for */
+    uint32_t oldest, full;    /* full: how many of them */
+    struct ov_sample *sample; /* slots x length */
+    CUevent *event;           /* slots x events_per_slot */
     uint32_t events_per_slot, used;
     uint32_t wanted, passes; /* passes that are to be timed, and that were */
     uint32_t beside;         /* of the wanted ones, with copies beside kernels: the first ones */
@@ -105,6 +108,9 @@ struct ov_profiler {
         CUgraph graph;
     } graph[OV_PROFILER_GRAPHS];
     uint32_t graphs;
+    uint32_t launching; /* clones that are being made, or that the driver has not been given yet */
+    CUevent launched;   /* after the last one that it was */
+    bool any_launched;
     struct ov_sample *pausing; /* the interval under way, from ov_profiler_pause on */
 };
 
@@ -132,20 +138,27 @@ void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch
 void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch);
 
 /* For graph_timed.c. Whether a graph that reads `touches` is to be hushed: the pass under way is, or begins with it. */
-bool ov_profiler_hushes(const struct ov_engine *engine, const struct ov_touches *touches);
+bool ov_profiler_hushes(struct ov_engine *engine, const struct ov_touches *touches);
 /* In this order, for each node that touches units. The touches that a node brings, false: none.
  * Moves on by them; `ended` was before what the node waits for, NULL: not known. If it then follows: `from` is after
  * that. */
 bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches);
+/* Whether the cycle's first touch may be one of them. */
+bool ov_profiler_begins(struct ov_engine *engine, const struct ov_touches *touches);
 void ov_profiler_advance(struct ov_profiler *profiler, CUevent ended);
 void ov_profiler_start(struct ov_profiler *profiler, CUevent from, CUstream stream);
 /* If a hushed pass began with that: before `from`, the stream waits for all copies so far. */
 void ov_profiler_hush(struct ov_engine *engine, CUstream stream);
 /* An event for one of both; NULL: there are no more. */
 CUevent ov_profiler_event(struct ov_profiler *profiler);
-/* The clone, which belongs to the profiler from now on; or what happens now is not known. */
+/* The clone, which belongs to the profiler from now on, and is about to be launched; it has been, on the stream, or was
+ * refused; or what happens now is not known. */
 void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph graph);
+void ov_profiler_launched(struct ov_profiler *profiler, CUstream stream);
 void ov_profiler_lose(struct ov_profiler *profiler);
+
+/* Whether a pass may begin: there is a slot, and room for clones. Reads what is over if there is not. */
+bool ov_profiler_has_room(struct ov_profiler *profiler);
 
 /* Around all that is done before the driver is given a graph: copies that are waited for, and making the clone. The
  * interval under way gets no longer by that. Only if ov_profiler_on. */

@@ -57,12 +57,16 @@ static uint8_t may_now(const struct ov_engine *engine, const struct ov_run *run)
     return marks == 0 ? run->may : run->may & (uint8_t)~OV_TIER_BIT(OV_TIER_STREAMED);
 }
 
-static void fill_weights(struct ov_engine *engine, struct ov_profile *profile)
+/* False: one of them was freed since the plan was made. The next plan's profile is without it. */
+static bool fill_weights(struct ov_engine *engine, struct ov_profile *profile)
 {
     const struct ov_runs *runs = &engine->learn.runs;
     for (uint32_t i = 0; i < runs->count; i++) {
         const struct ov_run *run = &runs->item[i];
         const struct ov_alloc *alloc = ov_alloc_of(engine, run->first);
+        if (alloc == NULL || alloc->ordinal != run->ordinal) {
+            return false;
+        }
         struct ov_profile_weight *weight = &profile->weight[i];
         *weight = (struct ov_profile_weight){.bytes = (size_t)run->pages << OV_PAGE_SHIFT,
                                              .span = (size_t)(run->end - run->begin),
@@ -71,14 +75,13 @@ static void fill_weights(struct ov_engine *engine, struct ov_profile *profile)
                                              .sparse = run->sparse,
                                              .share = run->share < 1 ? (double)run->share : 1,
                                              .reads = (double)run->reads};
-        if (alloc != NULL) {
-            weight->allocation_bytes = alloc->bytes;
-            weight->offset = (size_t)(run->begin - ov_page_address(&engine->arena, alloc->first));
-            weight->filled = ov_study_is_filled(engine, run->first, run->pages);
-        }
+        weight->allocation_bytes = alloc->bytes;
+        weight->offset = (size_t)(run->begin - ov_page_address(&engine->arena, alloc->first));
+        weight->filled = ov_study_is_filled(engine, run->first, run->pages);
         ov_record_hash(engine, run, weight->hash);
     }
     profile->weight_count = runs->count;
+    return true;
 }
 
 static void sum_key(struct ov_profile *profile)
@@ -143,12 +146,25 @@ static bool holds(const char *path, const char *text)
     return file != NULL && same && at == length;
 }
 
+/* A new file, whatever was there: a draft of a process that was killed and had this number, or a link that leads
+ * elsewhere. */
+static FILE *open_anew(const char *path)
+{
+    (void)unlink(path);
+    const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FILE *stream = file >= 0 ? fdopen(file, "w") : NULL;
+    if (file >= 0 && stream == NULL) {
+        close(file);
+    }
+    return stream;
+}
+
 /* Several processes may write the same file at the same time: each has a draft of its own. */
 static bool write_file(const char *path, const char *text)
 {
     char draft[OV_PATH_BYTES + 340];
     snprintf(draft, sizeof draft, "%s.%ld", path, (long)getpid());
-    FILE *file = fopen(draft, "we");
+    FILE *file = open_anew(draft);
     if (file == NULL) {
         return false;
     }
@@ -213,8 +229,7 @@ static void record(struct ov_engine *engine)
     profile.weight = calloc(runs->count, sizeof *profile.weight);
     profile.unused = calloc((size_t)engine->allocs.count + 1, sizeof *profile.unused);
     profile.kernel_count = ov_verdicts_list(&profile.kernel, &strings);
-    if (profile.weight != NULL && profile.unused != NULL) {
-        fill_weights(engine, &profile);
+    if (profile.weight != NULL && profile.unused != NULL && fill_weights(engine, &profile)) {
         fill_unused(engine, &profile);
         sum_key(&profile);
         if (!is_one_too_many(engine, profile.key[0])) {

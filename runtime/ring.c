@@ -159,7 +159,9 @@ CUresult ov_ring_wait_for_readers(struct ov_ring *ring, struct ov_unit *owner)
     for (uint32_t i = 0; i < owner->reader_count && result == CUDA_SUCCESS; i++) {
         result = ov_cu->cuStreamWaitEvent(ring->side, owner->reader[i].event, 0);
         if (result != CUDA_SUCCESS) {
+            const CUstreamCaptureMode mode = ov_relax();
             result = ov_cu->cuEventSynchronize(owner->reader[i].event);
+            ov_relax_end(mode);
         }
     }
     if (result == CUDA_SUCCESS) {
@@ -476,6 +478,14 @@ CUresult ov_ring_write_back(struct ov_engine *engine, const struct ov_unit *unit
     return ov_finish(engine, ring->side, result);
 }
 
+void ov_ring_wait_instead(CUstream stream)
+{
+    const CUstreamCaptureMode mode = ov_relax();
+    ov_log_once(OV_LOG_ERROR, "an event could not be recorded: the device is waited for instead");
+    (void)ov_cu->cuStreamSynchronize(stream);
+    ov_relax_end(mode);
+}
+
 /* Remembers that the stream reads the unit up to this point. */
 static CUresult note_reader(struct ov_ring *ring, struct ov_unit *unit, uint64_t lane, CUstream stream)
 {
@@ -510,8 +520,7 @@ void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch)
     for (unsigned i = 0; i < launch->units; i++) {
         struct ov_unit *unit = &ring->unit[launch->unit[i]];
         if (note_reader(ring, unit, lane->id, launch->stream) != CUDA_SUCCESS) {
-            ov_log_once(OV_LOG_ERROR, "an event could not be recorded: the device is waited for instead");
-            (void)ov_cu->cuStreamSynchronize(launch->stream);
+            ov_ring_wait_instead(launch->stream);
         }
         atomic_fetch_sub_explicit(&unit->holds, 1, memory_order_release);
     }

@@ -226,7 +226,8 @@ enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn
 void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream, bool launched);
 
 /* For ring_turn.c: the copy of a unit, after all who read what it replaces; that wait alone; the trace moves on by a
- * unit; nothing is expected any more; the entry of a stream. */
+ * unit; nothing is expected any more; the entry of a stream; the host waits for the stream, since no event could be
+ * recorded there. */
 CUresult ov_ring_load(struct ov_engine *engine, uint32_t index);
 /* The same in a hushed pass. */
 CUresult ov_ring_load_alone(struct ov_engine *engine, uint32_t index, CUstream stream);
@@ -234,6 +235,7 @@ CUresult ov_ring_wait_for_readers(struct ov_ring *ring, struct ov_unit *owner);
 void ov_ring_step(struct ov_ring *ring, uint32_t index);
 void ov_ring_drop_window(struct ov_ring *ring);
 struct ov_lane *ov_ring_lane(struct ov_ring *ring, CUstream stream);
+void ov_ring_wait_instead(CUstream stream);
 
 /* Waits on the host until nobody on the device reads or writes the unit's ring pages. */
 CUresult ov_ring_settle(struct ov_engine *engine, struct ov_unit *unit);

@@ -1,7 +1,6 @@
 /* The ring in the hands of a graph that turns it: see "A graph that holds copies of its own" in ring.h. */
 #include "engine.h"
 #include "event_pool.h"
-#include "log.h"
 #include "ring.h"
 
 /* Units that are remembered to have stayed through a graph that does not touch them; others are loaded again. */
@@ -150,8 +149,7 @@ void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUs
     CUresult result = ov_cu->cuEventRecord(ring->turned, stream);
     result = result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(ring->side, ring->turned, 0) : result;
     if (result != CUDA_SUCCESS) {
-        ov_log_once(OV_LOG_ERROR, "an event could not be recorded: the device is waited for instead");
-        (void)ov_cu->cuStreamSynchronize(stream);
+        ov_ring_wait_instead(stream);
     }
     set_contents(ring, turn);
     struct ov_lane *lane = ov_ring_lane(ring, stream);

@@ -32,13 +32,29 @@ static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
 
 static bool may_convert(struct ov_engine *engine, size_t bytes)
 {
-    if (!atomic_load(&engine->planned)) {
+    if (!atomic_load(&engine->planned) || atomic_load(&engine->paused)) {
         return false;
     }
     pthread_mutex_lock(&engine->lock);
     size_t then = engine->room_made_bytes, now = engine->ledger.program_bytes + bytes;
     pthread_mutex_unlock(&engine->lock);
     return then == 0 || now >= then + then / STEP || now <= then - then / STEP;
+}
+
+/* More than the device holds though all weights gave way: it goes to the host if it fits there, and nowhere if both
+ * together do not hold it. Programs ask for too much to find out how much there is. */
+static bool is_hopeless(struct ov_engine *engine, size_t bytes)
+{
+    const struct ov_ledger *ledger = &engine->ledger;
+    pthread_mutex_lock(&engine->lock);
+    const size_t stays =
+        ledger->held_bytes[OV_FOR_SCRATCH] + ledger->held_bytes[OV_FOR_SMALL] + ledger->held_bytes[OV_FOR_FOREIGN];
+    const bool too_much = stays > ledger->budget_bytes || bytes > ledger->budget_bytes - stays;
+    const bool in_host = bytes <= ov_ledger_host_left(ledger);
+    const size_t all = ledger->program_bytes + bytes;
+    const bool nowhere = all > ledger->budget_bytes && all - ledger->budget_bytes > ledger->host_limit_bytes;
+    pthread_mutex_unlock(&engine->lock);
+    return too_much && (in_host || nowhere);
 }
 
 /* Room for as much again as the program has taken, and at least for the next step, where it can be had: mostly there is
@@ -58,7 +74,7 @@ static void convert(struct ov_engine *engine, uint32_t pages)
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
-    bool convertible = may_convert(engine, bytes);
+    bool convertible = may_convert(engine, bytes) && !is_hopeless(engine, bytes);
     if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
         !(convertible || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
         return;

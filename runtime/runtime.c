@@ -6,6 +6,7 @@
 
 #include "engine.h"
 #include "gate.h"
+#include "graph.h"
 #include "log.h"
 #include "options.h"
 #include "steer.h"
@@ -102,15 +103,22 @@ void ov_stream_closing(CUstream stream)
     }
 }
 
-static void forget_foreign(struct ov_engine *engine, CUcontext context)
+/* No engine waits for the context any more. */
+static void forget_foreign(CUcontext context)
 {
-    pthread_mutex_lock(&engine->lock);
-    for (int i = 0; i < OV_FOREIGN_CONTEXTS; i++) {
-        if (engine->foreign[i] == context) {
-            engine->foreign[i] = NULL;
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *engine = ov_engine_at(slice);
+        if (engine == NULL) {
+            continue;
         }
+        pthread_mutex_lock(&engine->lock);
+        for (int i = 0; i < OV_FOREIGN_CONTEXTS; i++) {
+            if (engine->foreign[i] == context) {
+                engine->foreign[i] = NULL;
+            }
+        }
+        pthread_mutex_unlock(&engine->lock);
     }
-    pthread_mutex_unlock(&engine->lock);
 }
 
 void ov_context_closing(CUcontext context, CUdevice device)
@@ -118,17 +126,19 @@ void ov_context_closing(CUcontext context, CUdevice device)
     ov_capture_context_closing(context, device);
     ov_zerocopy_context_closing(context, device);
     ov_ipc_context_closing(context, device);
+    ov_graphs_context_closing(context);
+    forget_foreign(context);
     for (int slice = 0; slice < OV_DEVICES; slice++) {
         struct ov_engine *engine = ov_engine_at(slice);
         if (engine == NULL) {
             continue;
         }
         if (context != NULL ? engine->context == context : engine->device == device) {
+            const CUcontext gone = engine->context; /* which `context` need not name */
             ov_gate_close();
             ov_engine_close(engine);
             ov_gate_open();
-        } else if (context != NULL) {
-            forget_foreign(engine, context);
+            forget_foreign(gone);
         }
     }
 }

@@ -252,6 +252,7 @@ struct ov_graph_launch {
     struct ov_graph *graph; /* NULL: not looked at */
     bool turning;           /* it has the ring */
     bool timed;             /* what is used is a clone for one launch (graph_timed.c) */
+    bool paced;             /* it is one of those whose time is taken (pace.h) */
     bool again;             /* begun a second time */
 };
 CUresult ov_graph_launch_begin(struct ov_graph_launch *launch);

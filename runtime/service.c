@@ -136,27 +136,47 @@ static void sweep(const char *folder, const char *name)
     }
 }
 
+/* What nobody listens at yet is what a killed process leaves, to one that sweeps: so a socket gets its name when it
+ * listens. A name that is there by now is another's, who is in another name space of processes. */
+static bool listen_as(int listener, const char *folder, const char *name, const char *path)
+{
+    struct sockaddr_un draft = {.sun_family = AF_UNIX};
+    const int length = snprintf(draft.sun_path, sizeof draft.sun_path, "%s/.%s", folder, name);
+    if (length <= 0 || (size_t)length >= sizeof draft.sun_path) {
+        return false;
+    }
+    (void)unlink(draft.sun_path);
+    if (bind(listener, (struct sockaddr *)&draft, sizeof draft) != 0) {
+        return false;
+    }
+    if (listen(listener, 64) == 0 && access(path, F_OK) != 0 && rename(draft.sun_path, path) == 0) {
+        return true;
+    }
+    unlink(draft.sun_path);
+    return false;
+}
+
 static bool listen_in(struct ov_service *service, const char *folder, const char *name)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char path[OV_SERVICE_PATH_BYTES];
     sweep(folder, name);
-    if (!socket_path(folder, name, address.sun_path)) {
+    if (!socket_path(folder, name, path)) {
         return false;
     }
     service->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (service->listener < 0) {
         return false;
     }
-    if (bind(service->listener, (struct sockaddr *)&address, sizeof address) != 0) {
+    if (!listen_as(service->listener, folder, name, path)) {
         close(service->listener);
         return false;
     }
-    if (listen(service->listener, 64) != 0 || !ov_worker_start(NULL, serve, service)) {
-        unlink(address.sun_path);
+    if (!ov_worker_start(NULL, serve, service)) {
+        unlink(path);
         close(service->listener);
         return false;
     }
-    memcpy(service->path, address.sun_path, sizeof service->path);
+    memcpy(service->path, path, sizeof service->path);
     return true;
 }
 

@@ -18,6 +18,8 @@
 
 /* No plan has less. */
 #define LEAST_PAGES 4u
+/* Requests that may wait for a quiet point. */
+#define WAITING_MOST 8u
 
 enum action { BUDGET, RESTORE, REPLAN, PAUSE, RESUME, SUSPEND_PROFILE, RESUME_PROFILE };
 
@@ -36,14 +38,17 @@ static const struct {
 struct request {
     enum action action;
     size_t bytes;
+    uint64_t number;
 };
 
 _Atomic bool ov_steer_waiting;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows */
 static pthread_cond_t done_signal = PTHREAD_COND_INITIALIZER;
-static struct request asked;
-static bool answered;
+static struct request waiting[WAITING_MOST]; /* in the order in which they came; the first may be under way */
+static unsigned waiting_count;
+static bool under_way;
+static uint64_t asked, answered; /* the number of the last one */
 static char outcome[OV_STEER_LINE_BYTES];
 
 /* ---- what is done, at a quiet point ---- */
@@ -147,36 +152,51 @@ static bool serve_engine(struct ov_engine *engine, const struct request *request
     return section.idle;
 }
 
+/* The next one, unless another thread is at work. */
+static bool take(struct request *request)
+{
+    pthread_mutex_lock(&lock);
+    const bool taken = waiting_count > 0 && !under_way;
+    if (taken) {
+        *request = waiting[0];
+        under_way = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+/* It is done, and answered; or it waits on. */
+static void put_back(const struct request *request, bool done, const char *line)
+{
+    pthread_mutex_lock(&lock);
+    under_way = false;
+    if (done) {
+        memmove(&waiting[0], &waiting[1], --waiting_count * sizeof waiting[0]);
+        atomic_store(&ov_steer_waiting, waiting_count > 0);
+        memcpy(outcome, line, sizeof outcome);
+        answered = request->number;
+        pthread_cond_broadcast(&done_signal);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void ov_steer_serve(void)
 {
-    char line[OV_STEER_LINE_BYTES] = "done:";
-    bool done = true;
-    pthread_mutex_lock(&lock);
-    const struct request request = asked;
-    const bool waiting = atomic_exchange(&ov_steer_waiting, false);
-    pthread_mutex_unlock(&lock);
-    if (!waiting) {
-        return; /* another thread has it */
-    }
-    for (int slice = 0; slice < OV_DEVICES && done; slice++) {
-        struct ov_engine *engine = ov_engine_at(slice);
-        if (engine != NULL && engine->armed) {
-            done = serve_engine(engine, &request, line);
+    struct request request;
+    for (bool done = true; done && take(&request);) {
+        char line[OV_STEER_LINE_BYTES] = "done:";
+        for (int slice = 0; slice < OV_DEVICES && done; slice++) {
+            struct ov_engine *engine = ov_engine_at(slice);
+            if (engine != NULL && engine->armed) {
+                done = serve_engine(engine, &request, line);
+            }
         }
-    }
-    ov_state_settle();
-    pthread_mutex_lock(&lock);
-    if (done) {
+        ov_state_settle();
         line[strlen(line) - 1] = '\0';
-        memcpy(outcome, line, sizeof outcome);
-        answered = true;
-        pthread_cond_broadcast(&done_signal);
-    } else {
-        atomic_store(&ov_steer_waiting, true);
-    }
-    pthread_mutex_unlock(&lock);
-    if (done) {
-        ov_log(OV_LOG_INFO, "overshot ctl: %s", line);
+        put_back(&request, done, line);
+        if (done) {
+            ov_log(OV_LOG_INFO, "overshot ctl: %s", line);
+        }
     }
 }
 
@@ -185,7 +205,7 @@ void ov_steer_serve(void)
 static void say(int connection, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void say(int connection, const char *format, ...)
 {
-    char line[512];
+    char line[OV_STEER_LINE_BYTES + 1];
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(line, sizeof line, format, arguments);
@@ -285,7 +305,7 @@ static bool understand(char *line, struct request *request)
     }
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
         if (strcmp(line, actions[i].word) == 0 && actions[i].takes_bytes == (value != NULL)) {
-            *request = (struct request){actions[i].action, 0};
+            *request = (struct request){.action = actions[i].action};
             return value == NULL ||
                    (ov_value_bytes(value, &request->bytes) && request->bytes >= LEAST_PAGES * OV_PAGE_BYTES &&
                     request->bytes <= (size_t)1 << 50);
@@ -295,22 +315,30 @@ static bool understand(char *line, struct request *request)
 }
 
 /* Puts the request down and waits for a quiet point. */
-static void ask(int connection, const struct request *request)
+static void ask(int connection, struct request *request)
 {
     struct timespec until;
+    char line[OV_STEER_LINE_BYTES] = "accepted: will be done when the program next waits for the GPU";
     bool in_time = true;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += OV_STEER_WAIT_SECONDS;
     pthread_mutex_lock(&lock);
-    asked = *request;
-    answered = false;
+    if (waiting_count == WAITING_MOST) {
+        pthread_mutex_unlock(&lock);
+        say(connection, "error: %u requests wait for the program to wait for the GPU: ask again later\n", WAITING_MOST);
+        return;
+    }
+    request->number = ++asked;
+    waiting[waiting_count++] = *request;
     atomic_store(&ov_steer_waiting, true);
-    while (!answered && in_time) {
+    while (answered < request->number && in_time) {
         in_time = pthread_cond_timedwait(&done_signal, &lock, &until) == 0;
     }
-    const bool now = answered;
+    if (answered == request->number) {
+        memcpy(line, outcome, sizeof line);
+    }
     pthread_mutex_unlock(&lock);
-    say(connection, "%s\n", now ? outcome : "accepted: will be done when the program next waits for the GPU");
+    say(connection, "%s\n", line);
 }
 
 static void answer(int connection)

@@ -14,7 +14,8 @@
  *   suspend-profile   nothing is timed for profiles, and none is written, until resume-profile
  *   resume-profile
  *
- * One request at a time. A lock of its own, a leaf; engines are changed with it not held.
+ * Requests are done one after the other, in the order in which they came; a few may wait. A lock of its own, a leaf;
+ * engines are changed with it not held.
  */
 #ifndef OV_STEER_H
 #define OV_STEER_H
@@ -22,7 +23,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { OV_STEER_NAME_BYTES = 40, OV_STEER_LINE_BYTES = 256, OV_STEER_WAIT_SECONDS = 5 };
+enum { OV_STEER_NAME_BYTES = 40, OV_STEER_LINE_BYTES = 2048, OV_STEER_WAIT_SECONDS = 5 };
 
 /* A request waits for a quiet point. */
 extern _Atomic bool ov_steer_waiting;

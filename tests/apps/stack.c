@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "stack_model.h"
 
@@ -34,15 +35,29 @@ static void print_times(const struct stack_model *model)
            total_bytes - free_bytes);
 }
 
+static bool goes_on(const struct stack_options *options, uint64_t pass)
+{
+    return pass < options->passes || (options->until[0] != '\0' && access(options->until, F_OK) != 0);
+}
+
+static void run_passes(struct stack_model *model)
+{
+    uint64_t pass = 0;
+    for (; goes_on(model->options, pass); pass++) {
+        stack_change_before(model, pass);
+        stack_pass_run(model, pass);
+    }
+    if (model->options->until[0] != '\0') {
+        fprintf(stderr, "passes %llu\n", (unsigned long long)pass);
+    }
+}
+
 static void *run_job(void *argument)
 {
     struct job *job = argument;
     struct stack_model model;
     stack_model_open(&model, job->options, job->seed);
-    for (uint64_t pass = 0; pass < job->options->passes; pass++) {
-        stack_change_before(&model, pass);
-        stack_pass_run(&model, pass);
-    }
+    run_passes(&model);
     stack_change_finish(&model);
     for (const struct stack_chunk *chunk = model.first_chunk; chunk; chunk = chunk->next) {
         if (chunk->digested) {

@@ -214,6 +214,9 @@ static void validate(const struct stack_options *o)
     require(o->devices >= 1 && o->devices <= STACK_MAX_DEVICES, "--devices must be 1 to 16");
     require(o->devices <= o->layers, "--devices must not exceed --layers");
     require(!o->graph || o->devices == 1, "--graph captures one device only");
+    require(!o->until[0] || (o->threads == 1 && o->pointers == POINTERS_DIRECT && !o->times),
+            "--until needs --threads 1 and --pointers direct, and has no --times");
+    require(o->sync_every >= 1, "--sync-every must be at least 1");
     require(o->graph_turns >= 1 && o->graph_parts >= 1 && o->graph_turns * o->graph_parts <= STACK_MAX_GRAPHS,
             "--graph-turns times --graph-parts must be 1 to 64");
     require(o->graph_parts == 1 || (o->streams == 1 && o->graph_parts <= o->layers),

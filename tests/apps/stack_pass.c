@@ -228,5 +228,7 @@ void stack_pass_run(struct stack_model *model, uint64_t pass)
         GPU(cuEventElapsedTime, &milliseconds, model->begin, model->end);
         model->pass_ms[pass] = (double)milliseconds;
     }
-    wait_for_pass(model);
+    if ((pass + 1) % o->sync_every == 0) {
+        wait_for_pass(model);
+    }
 }

@@ -74,10 +74,21 @@ static void runs_until_memory_is_out(void)
     exit(0);
 }
 
+/* The cause is the user's, and he is told how to remove it. */
+static void no_host_memory_allowed(void)
+{
+    struct rig rig;
+    rig_open(&rig, 0);
+    HOLDS(rig_logged("there is no room for host memory (OVERSHOT_HOST_LIMIT"));
+    rig_close(&rig);
+    runs_until_memory_is_out();
+}
+
 static const struct rig_case cases[] = {
     {"streams", streams},
     {"streams_library_kernels", streams_library_kernels},
     {"runs", runs},
     {"runs_until_memory_is_out", runs_until_memory_is_out},
+    {"no_host_memory_allowed", no_host_memory_allowed},
 };
 RIG_MAIN(cases)

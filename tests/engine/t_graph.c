@@ -330,6 +330,148 @@ static void capture_and_work(void)
     rig_close(&rig);
 }
 
+/* A capture is open in the mode that forbids most, and the same thread launches what reads streamed weights elsewhere,
+ * which is allowed. Now in the order of the cycle, now in another. Whether `text` is logged while it is open. */
+static bool work_beside_global_capture(const char *text)
+{
+    struct rig rig;
+    bool logged = false;
+    CUstream other;
+    CUgraph graph;
+    uint32_t got[4096];
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    for (unsigned round = 0; round < 6; round++) {
+        const bool before = rig_logged(text);
+        OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        rig_read(&rig, 0, 1000, other);
+        for (unsigned i = 0; i < COUNT; i++) {
+            const unsigned weight = round % 2 == 0 ? i : (5 * i + round) % COUNT;
+            rig_read(&rig, weight, weight, rig.stream);
+        }
+        logged |= !before && rig_logged(text);
+        OK(cuStreamEndCapture(other, &graph));
+        OK(cuGraphDestroy(graph));
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuMemcpyDtoH(got, rig.out, sizeof got));
+        rig_compare(&rig, got, NULL, COUNT);
+    }
+    OK(cuStreamDestroy(other));
+    rig_close(&rig);
+    return logged;
+}
+
+static void global_capture_and_work(void)
+{
+    (void)work_beside_global_capture("");
+}
+
+/* The end of a launch cannot be noted, and is waited for. */
+static void reader_not_noted_beside_capture(void)
+{
+    HOLDS(work_beside_global_capture("an event could not be recorded"));
+}
+
+/* A graph whose nodes are launched one by one, since there is no memory for another; it begins with a copy from memory
+ * that is not pinned. Beside a capture of the mode that forbids most, in which graphs may be launched. */
+static void replayed_beside_global_capture(void)
+{
+    struct rig rig;
+    CUstream other;
+    CUgraph graph, captured;
+    uint32_t got[4096], word = 0;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(rig.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemcpyHtoDAsync(rig.out + 12288, &word, sizeof word, rig.stream));
+    for (unsigned i = 0; i < COUNT; i++) {
+        rig_read(&rig, i, i, rig.stream);
+    }
+    CUgraphExec exec = rig_end_capture(&rig, &graph);
+    for (word = 1; word < 4; word++) {
+        OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        rig_read(&rig, 0, 1000, other);
+        OK(cuGraphLaunch(exec, rig.stream));
+        OK(cuStreamEndCapture(other, &captured));
+        OK(cuGraphDestroy(captured));
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuMemcpyDtoH(got, rig.out, sizeof got));
+        rig_compare(&rig, got, NULL, COUNT);
+        HOLDS(got[12288 / 4] == word);
+    }
+    rig_drop_graph(exec, graph);
+    OK(cuStreamDestroy(other));
+    rig_close(&rig);
+}
+
+/* Memory that the program maps itself while it captures, which is allowed in every mode, makes overshot begin to look
+ * for weights. */
+static void maps_memory_while_capturing(void)
+{
+    enum { PIECES = 6 };
+    struct rig rig;
+    CUstream other;
+    CUgraph graph;
+    CUdeviceptr address;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    const CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    rig_open(&rig, 0);
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAddressReserve(&address, PIECES * weight_bytes, 0, 0, 0));
+    OK(cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemsetD32Async(rig.out, 1, 1, other));
+    for (unsigned i = 0; i < PIECES; i++) {
+        CUmemGenericAllocationHandle handle;
+        OK(cuMemCreate(&handle, weight_bytes, &prop, 0));
+        OK(cuMemMap(address + i * weight_bytes, weight_bytes, 0, handle, 0));
+        OK(cuMemSetAccess(address + i * weight_bytes, weight_bytes, &access, 1));
+        OK(cuMemRelease(handle));
+    }
+    OK(cuStreamEndCapture(other, &graph));
+    OK(cuGraphDestroy(graph));
+    HOLDS(rig_logged("weights will be looked for"));
+    for (unsigned i = 0; i < PIECES; i++) {
+        (void)rig_place(&rig, address + i * weight_bytes, weight_bytes);
+    }
+    rig_until_streamed(&rig);
+    OK(cuStreamDestroy(other));
+    OK(cuMemUnmap(address, PIECES * weight_bytes));
+    OK(cuMemAddressFree(address, PIECES * weight_bytes));
+    rig_forget(&rig);
+}
+
+/* Launched in streams of two contexts, one of which goes away afterwards. */
+static void launched_in_other_context(void)
+{
+    struct rig rig;
+    CUcontext other;
+    CUstream stream;
+    CUgraph graph;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    rig_until_streamed(&rig);
+    CUgraphExec exec = capture_pass(&rig, &graph, CU_STREAM_CAPTURE_MODE_RELAXED);
+    for (int round = 0; round < 3; round++) {
+#if CUDA_VERSION >= 13000
+        OK(cuCtxCreate(&other, NULL, 0, rig.device));
+#else
+        OK(cuCtxCreate(&other, 0, rig.device));
+#endif
+        OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        OK(cuGraphLaunch(exec, stream));
+        OK(cuStreamSynchronize(stream));
+        OK(cuCtxDestroy(other));
+        OK(cuCtxSetCurrent(rig.context));
+        read_and_compare(&rig);
+        replay(&rig, exec, 2);
+        rig_pass(&rig, NULL, 0);
+    }
+    rig_drop_graph(exec, graph);
+    rig_close(&rig);
+}
+
 /* Memory freed in relaxed mode right after a launch that reads it, while a capture is open. */
 static void free_while_capturing(void)
 {
@@ -377,6 +519,11 @@ static const struct rig_case cases[] = {
     CASE(thread_capture_elsewhere),
     CASE(relaxed_capture_elsewhere),
     CASE(capture_and_work),
+    CASE(global_capture_and_work),
+    CASE(maps_memory_while_capturing),
+    CASE(reader_not_noted_beside_capture),
+    CASE(replayed_beside_global_capture),
     CASE(free_while_capturing),
+    CASE(launched_in_other_context),
 };
 RIG_MAIN(cases)

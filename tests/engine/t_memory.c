@@ -384,8 +384,11 @@ static void out_of_memory_is_ordinary(void)
     CUdeviceptr address = 0x1234;
     rig_open_with(&rig, COUNT, weight_bytes);
     rig_until_streamed(&rig);
+    const unsigned plans = rig_plans();
     HOLDS(cuMemAlloc(&address, (size_t)1 << 40) == CUDA_ERROR_OUT_OF_MEMORY);
+    HOLDS(cuMemAlloc(&address, 512 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
     HOLDS(address == 0x1234);
+    HOLDS(rig_plans() == plans); /* nothing gives way for what is not to be had */
     for (int pass = 0; pass < 4; pass++) {
         rig_pass(&rig, NULL, 0);
     }

@@ -14,7 +14,7 @@ enum { COUNT = 10 };
 static const size_t weight_bytes = 4 * MIB;
 static const char told[] = "a pass computes";
 
-static void pass(struct rig *rig)
+static void enqueue(struct rig *rig)
 {
     uint64_t words = 256;
     for (unsigned i = 0; i < rig->count; i++) {
@@ -23,6 +23,11 @@ static void pass(struct rig *rig)
         void *params[] = {&in, &out, &words, &microseconds};
         rig_launch(rig, "probe_slow_copy", rig->stream, params);
     }
+}
+
+static void pass(struct rig *rig)
+{
+    enqueue(rig);
     OK(cuStreamSynchronize(rig->stream));
 }
 
@@ -61,6 +66,26 @@ static void better_plan_comes(void)
     HOLDS(until_planned(&rig, before + 1));
     HOLDS(rig_streamed_mib() > 0);
     rig_pass(&rig, NULL, 0);
+    close_rig(&rig);
+}
+
+/* It is asked for after many launches, and its plan comes after as many again. */
+static void better_plan_comes_without_waits(void)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    unsigned before = 0;
+    for (unsigned i = 0; i < 60000 && (before == 0 || rig_plans() == before); i++) {
+        enqueue(&rig);
+        if (i % 100 == 99 && before == 0 && rig_logged(told)) {
+            before = rig_plans();
+        } else if (i % 1000 == 999) {
+            nanosleep(&pause, NULL);
+        }
+    }
+    HOLDS(before > 0 && rig_plans() == before + 1);
+    OK(cuStreamSynchronize(rig.stream));
     close_rig(&rig);
 }
 
@@ -110,6 +135,7 @@ static void context_ends_meanwhile(void)
     }
 static const struct rig_case cases[] = {
     CASE(better_plan_comes),
+    CASE(better_plan_comes_without_waits),
     CASE(memory_is_needed_meanwhile),
     CASE(program_ends_meanwhile),
     CASE(context_ends_meanwhile),

@@ -1,14 +1,13 @@
 #!/bin/sh
-# record.sh LIBRARY DRIVER STACK TOOL CASE : profiles that a program leaves (OVERSHOT_PROFILE_DIR), on the simulated
-# driver. Exit status 0 or 1.
-set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# record.sh LIBRARY DRIVER STACK TOOL CASE T_REMEMBER : profiles that a program leaves (OVERSHOT_PROFILE_DIR), on the
+# simulated driver. Exit status 0 or 1.
+# shellcheck source=simulated.sh
+. "$(dirname "$0")/simulated.sh"
+remember=$6
 
 # program FOLDER : a model of nine weights, 5 of 4 and 4 of 6 MiB, in the order of its layers.
 program() {
-    env OVERSHOT_PROFILE_DIR="$1" OVERSHOT_BUDGET=30M OVERSHOT_LOG=warn LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" \
+    watched OVERSHOT_PROFILE_DIR="$1" OVERSHOT_BUDGET=30M OVERSHOT_LOG=warn \
         "$stack" --layers 9 --sizes 4M,6M --passes 6 >"$work/output" 2>"$work/errors"
 }
 
@@ -16,8 +15,7 @@ case_is_what_overshot_plan_reads() {
     program "$work/new"
     set -- "$work"/new/*
     if [ $# != 1 ] || ! basename "$1" | grep -qx 'stack-[0-9a-f]\{16\}-device0.json'; then
-        echo "files: $*" >&2
-        exit 1
+        die "files: $*"
     fi
     "$tool" plan "$1" | grep -q '^stack: 9 weights, 44 MiB; cycle (9 touches); link 5'
     "$tool" plan "$1" --json >"$work/plan"
@@ -32,11 +30,35 @@ case_is_what_overshot_plan_reads() {
 }
 
 case_cannot_be_written() {
-    LD_LIBRARY_PATH="$driver" "$stack" --layers 9 --sizes 4M,6M --passes 6 >"$work/alone"
     : >"$work/file"
     program "$work/file"
     grep -q 'no profile is written: .*: Not a directory' "$work/errors"
-    cmp "$work/alone" "$work/output"
+    same_as_alone --layers 9 --sizes 4M,6M --passes 6
+}
+
+# What was freed since the plan was made is in no profile: it would be looked for in vain.
+case_has_what_there_is() {
+    env OVERSHOT_PROFILE_DIR="$work/new" OVERSHOT_BUDGET=24M LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" \
+        "$remember" frees_half
+    for file in "$work"/new/*; do
+        [ "$(grep -c '{"bytes"' "$file")" = "$(grep -c '"hash"' "$file")" ]
+    done
+    grep -q '"weights"' "$work"/new/*
+}
+
+# Somebody who may write to the folder, too, has guessed where the draft will be.
+case_follows_no_link() {
+    program "$work/new"
+    set -- "$work"/new/*
+    rm "$1"
+    echo mine >"$work/victim"
+    # shellcheck disable=SC2016 # it is the child's number
+    env OVERSHOT_PROFILE_DIR="$work/new" OVERSHOT_BUDGET=30M LIBRARY="$library" LD_LIBRARY_PATH="$driver" \
+        sh -c 'ln -s "$1" "$2.$$"; shift 2; LD_PRELOAD=$LIBRARY exec "$@"' sh "$work/victim" "$1" \
+        "$stack" --layers 9 --sizes 4M,6M --passes 6 >"$work/output" 2>"$work/errors"
+    [ "$(cat "$work/victim")" = mine ]
+    [ -f "$1" ] && [ ! -L "$1" ]
+    "$tool" plan "$1" | grep -q '^stack: 9 weights'
 }
 
 case_is_not_asked_for() {

@@ -2,30 +2,18 @@
 # remember.sh LIBRARY DRIVER STACK TOOL CASE PROGRAM : profiles that the next start reads (OVERSHOT_PROFILE), on the
 # simulated driver. PROGRAM is t_remember. Whatever is found, a program writes what it writes alone. Exit status 0 or 1.
 # shellcheck disable=SC2015,SC2086 # options are words
-set -eu
-library=$1 driver=$2 stack=$3 case=$5 program=$6
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=simulated.sh
+. "$(dirname "$0")/simulated.sh"
 kept=$work/kept log=$work/log
 export OVERSHOT_LOG=info OVERSHOT_LOG_FILE="$log" OVERSHOT_SUMMARY=1
 model='--layers 9 --sizes 4M,6M --passes 8'
 
-die() {
-    echo "$*" >&2
-    [ ! -e "$log" ] || cat "$log" >&2
-    exit 1
-}
-
 # with [VARIABLE=VALUE...] COMMAND... : in a folder of profiles that is kept, with a budget that the driver counts, too.
 with() {
     rm -f "$log" "$work/trace" # the driver appends
-    env OVERSHOT_BUDGET="${budget:-30M}" SIM_LIMIT="${SIM_LIMIT-${budget:-30M}}" OVERSHOT_PROFILE_DIR="$kept" \
-        LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" "$@" >"$work/output" 2>"$work/errors" ||
-        { cat "$work/errors" >&2; die "status $? of: $*"; }
-    if grep -q '^sim: ' "$work/errors"; then
-        cat "$work/errors" >&2
-        die "the driver complains"
-    fi
+    watched OVERSHOT_BUDGET="${budget:-30M}" SIM_LIMIT="${SIM_LIMIT-${budget:-30M}}" OVERSHOT_PROFILE_DIR="$kept" \
+        "$@" >"$work/output" 2>"$work/errors" || die "status $? of: $*"
+    ! grep '^sim: ' "$work/errors" >&2 || die "the driver complains"
 }
 
 # start [VARIABLE=VALUE...] [-- OPTION...] : the model, or another; it computes what it computes alone.
@@ -36,9 +24,8 @@ start() {
         shift
     done
     [ $# -gt 0 ] && shift || set -- $model
-    LD_LIBRARY_PATH="$driver" "$stack" "$@" >"$work/alone"
     with $variables "$stack" "$@"
-    cmp -s "$work/alone" "$work/output" || die "other output than alone: $*"
+    same_as_alone "$@"
 }
 
 rig() { # CASE
@@ -388,10 +375,10 @@ case_folder_cannot_be_used() {
 }
 
 case_written_by_several_at_once() {
-    LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/alone"
+    alone $model
     for i in 1 2 3 4 5 6; do
-            env OVERSHOT_BUDGET=30M OVERSHOT_PROFILE_DIR="$kept" OVERSHOT_LOG_FILE="$work/log.$i" LD_PRELOAD="$library" \
-            LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output.$i" 2>/dev/null &
+        watched OVERSHOT_BUDGET=30M OVERSHOT_PROFILE_DIR="$kept" OVERSHOT_LOG_FILE="$work/log.$i" \
+            "$stack" $model >"$work/output.$i" 2>/dev/null &
     done
     wait
     for i in 1 2 3 4 5 6; do
@@ -408,7 +395,7 @@ case_written_by_several_at_once() {
 case_again() {
     budget=${OVERSHOT_BUDGET:-24M} OPTIONS=${OPTIONS:---layers 8 --bytes 4M --passes 8}
     for i in 1 2 3; do
-            start -- $OPTIONS
+        start -- $OPTIONS
     done
     [ "$(grep -c "$at_once" "$log")" -ge "${ADOPTED:-0}" ] || die "not adopted"
 }

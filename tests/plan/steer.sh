@@ -1,28 +1,22 @@
 #!/bin/sh
-# steer.sh LIBRARY DRIVER STACK TOOL CASE : `overshot ctl` on a program that runs on the simulated driver. It writes what
-# it writes alone, whatever is asked of it. Exit status 0 or 1.
-set -eu
-library=$1 driver=$2 stack=$3 tool=$4 case=$5
-work=$(mktemp -d)
+# steer.sh LIBRARY DRIVER STACK TOOL CASE T_REMEMBER T_STEER : `overshot ctl` on a program that runs on the simulated
+# driver. It writes what it writes alone, whatever is asked of it. Exit status 0 or 1.
+# shellcheck source=simulated.sh
+. "$(dirname "$0")/simulated.sh"
+program=$7
 chmod 700 "$work"
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || :; rm -rf "$work"' EXIT
 export XDG_RUNTIME_DIR="$work" OVERSHOT_SUMMARY=1 OVERSHOT_PROFILE_CYCLES=0
 model="--layers 10 --bytes 2M --width 64 --passes 300"
 
-die() {
-    echo "$*" >&2
-    [ ! -e "$work/errors" ] || cat "$work/errors" >&2
-    exit 1
-}
-
-# start BUDGET LIMIT [VARIABLE=VALUE...] : the program in the background, until it streams.
+# start BUDGET LIMIT [VARIABLE=VALUE...] : the program in the background. It goes on until finish.
 start() {
     budget=$1 limit=$2
     shift 2
     # shellcheck disable=SC2086 # options are words
     env "$@" OVERSHOT_BUDGET="$budget" SIM_LIMIT="$limit" SIM_REPORT="$work/report" LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$stack" $model >"$work/output" 2>"$work/errors" &
+        LD_LIBRARY_PATH="$driver" "$stack" $model --until "$work/enough" >"$work/output" 2>"$work/errors" & # its number is asked for
     pid=$!
 }
 
@@ -47,11 +41,11 @@ ask() {
 
 # The same bytes as without the library.
 finish() {
+    : >"$work/enough"
     wait "$pid" || die "it failed"
     pid=
     # shellcheck disable=SC2086
-    LD_LIBRARY_PATH=$driver "$stack" $model >"$work/alone"
-    cmp -s "$work/alone" "$work/output" || die "other bytes than alone"
+    same_as_alone $model --passes "$(sed -n 's/^passes //p' "$work/errors")"
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket is left"
 }
 
@@ -100,6 +94,22 @@ case_budget_between_replays() {
     finish
     replays=$(sed -n 's/.* \([0-9]*\) graphs$/\1/p' "$work/errors")
     [ "${replays:-0}" -gt 100 ] || die "${replays:-no} graphs turned the ring"
+}
+
+# What came of it is told of each device.
+case_eight_devices() {
+    export SIM_DEVICES=8
+    model="--layers 80 --bytes 2M --width 64 --passes 100 --devices 8"
+    start 14M 32M
+    wait_for_streaming
+    tries=0
+    until [ "$("$tool" ctl "$pid" status | grep -c streaming)" = 8 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || die "not all streamed"
+        sleep 0.05
+    done
+    ask 'done: device 0: budget 12 MiB, *device 7: budget 12 MiB, * held' budget=12M
+    finish
 }
 
 case_restore() {
@@ -194,7 +204,6 @@ case_long_answer() {
 }
 
 case_not_reachable() {
-    model="$model --passes 100000" # it is ended below
     start 14M 14M OVERSHOT_CONTROL=0
     sleep 1
     status=0
@@ -211,13 +220,77 @@ case_not_reachable() {
 case_folder_of_others() {
     mkdir "$work/overshot"
     chmod 755 "$work/overshot"
-    model="$model --passes 100000"
     start 14M 14M
     sleep 1
     [ -z "$(find "$work/overshot" -type s)" ] || die "a socket in a folder that others can enter"
     kill "$pid"
     wait "$pid" || :
     pid=
+}
+
+# told : the program that makes a pass with each line of its input, in the background, once it streams.
+told() {
+    mkfifo "$work/lines"
+    env OVERSHOT_BUDGET=14M SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info LD_PRELOAD="$library" \
+        LD_LIBRARY_PATH="$driver" "$program" as_told <"$work/lines" >"$work/output" 2>"$work/errors" &
+    pid=$!
+    exec 9>"$work/lines"
+    wait_for_line ready 1
+}
+
+# wait_for_line LINE TIMES : until the program has said it so often.
+wait_for_line() {
+    tries=0
+    until [ "$(grep -c "$1" "$work/output")" -ge "$2" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || die "it never said $1"
+        sleep 0.05
+    done
+}
+
+told_to_end() {
+    exec 9>&-
+    wait "$pid" || die "it failed"
+    pid=
+}
+
+# Each that was accepted is done, in the order in which they came, when the program waits at last.
+case_requests_that_wait() {
+    told
+    ask 'accepted: *' budget=10M
+    ask 'accepted: *' pause
+    ask 'device 0: streaming; budget 14 MiB, *' status
+    echo go >&9
+    tries=0
+    until "$tool" ctl "$pid" status | grep -q paused; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || die "it was never paused"
+        sleep 0.05
+    done
+    ask 'device 0: paused; budget 10 MiB, *' status
+    told_to_end
+}
+
+# Nor is the plan changed when memory is asked for that does not fit.
+case_paused_program_grows() {
+    told
+    "$tool" ctl "$pid" pause >"$work/answer" &
+    asking=$!
+    passes=0
+    until grep -q '^done: device 0: paused' "$work/answer"; do
+        passes=$((passes + 1))
+        echo go >&9
+        wait_for_line passed $passes
+    done
+    wait $asking
+    before=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
+    for more in 1 2 3; do
+        echo grow >&9
+        wait_for_line passed $((passes + more))
+    done
+    after=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
+    [ "$before" = "$after" ] || die "$before plans before and $after after"
+    told_to_end
 }
 
 case_what_killed_programs_leave() {

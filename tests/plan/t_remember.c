@@ -229,6 +229,23 @@ static void zeroes_written(void)
     zeroes(true);
 }
 
+/* Half of the weights go, and the program waits again and again, at whatever point the profile would be written. */
+static void frees_half(void)
+{
+    struct rig rig;
+    open(&rig, COUNT);
+    for (int pass = 0; pass < PASSES; pass++) {
+        rig_pass(&rig, NULL, 0);
+    }
+    for (unsigned i = 0; i < COUNT; i += 2) {
+        rig_drop(&rig, i);
+        for (int wait = 0; wait < 20; wait++) {
+            OK(cuCtxSynchronize());
+        }
+    }
+    rig_close(&rig);
+}
+
 static const struct rig_case cases[] = {
     {"plain", plain},
     {"one_byte", one_byte},
@@ -241,5 +258,6 @@ static const struct rig_case cases[] = {
     {"changes_a_weight", changes_a_weight},
     {"zeroes_read", zeroes_read},
     {"zeroes_written", zeroes_written},
+    {"frees_half", frees_half},
 };
 RIG_MAIN(cases)

@@ -1,5 +1,4 @@
 /* The planner: what every plan keeps, on thousands of random inputs and on large ones. */
-#include <time.h>
 
 #include "plan_kept.h"
 
@@ -81,10 +80,9 @@ START_TEST(hundreds_of_larger_plans)
 }
 END_TEST
 
+/* How long that takes is plan.time_ms of bench.sh, in instructions. */
 START_TEST(five_thousand_units)
 {
-    struct timespec start, end;
-
     begin(0);
     size_t all = 0;
     for (unsigned i = 0; i < 5000; i++) {
@@ -94,14 +92,7 @@ START_TEST(five_thousand_units)
         }
     }
     input.budget_pages = all / 3;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
-    struct ov_plan timed;
-    ck_assert(ov_plan_make(&input, &timed));
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
-    ov_plan_free(&timed);
     make();
-    const double seconds = (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) / 1e9;
-    ck_assert_msg(seconds < 1, "%.3f s", seconds); /* some milliseconds; the rest is for sanitizers */
     ck_assert_uint_eq(plan.host_units, 0);
     ck_assert_uint_ge(plan.resident_pages + plan.ring_pages, input.budget_pages - 60);
 }

@@ -145,7 +145,10 @@ struct sim_event {
     struct sim_vector clock; /* of the last record */
     int64_t time_ns;
     const struct sim_lane *lane; /* that it was recorded on; only to be compared */
-    void *capture;               /* owned by sim_graph.c: non-NULL when the last record was in a capture */
+    int by_node; /* with SIM_NODE_EVENTS=run: until the node's time has come, the event is what it was: */
+    int before_recorded;
+    int64_t before_ns;
+    void *capture; /* owned by sim_graph.c: non-NULL when the last record was in a capture */
 };
 
 /* State of one host thread; made on its first call, kept until the process ends. */
@@ -254,7 +257,7 @@ struct sim_knobs {
     double link_gbps, hbm_gbps, peer_gbps, tflops;
     double query_ns, contention;
     int driver_version;
-    int real_time, race_abort, opaque_maps;
+    int real_time, race_abort, opaque_maps, late_node_events;
     const char *report, *kernels, *trace;
 };
 extern struct sim_knobs sim_knobs;
@@ -468,8 +471,9 @@ static inline int sim_stream_is_capturing(const struct sim_stream *stream)
     return stream->capture != NULL;
 }
 CUresult sim_event_get(CUevent handle, struct sim_event **out);
-/* Record now on a lane (also: event record nodes of a graph). */
+/* Record now on a lane; the same for a node of a graph (SIM_NODE_EVENTS). */
 void sim_event_record_on(struct sim_event *event, struct sim_call *call, const struct sim_lane *lane);
+void sim_event_record_by_node(struct sim_event *event, struct sim_call *call, const struct sim_lane *lane);
 /* The host has seen completion up to here: release what stream-ordered frees left behind (sim_pool.c). */
 void sim_pool_settle(void);
 

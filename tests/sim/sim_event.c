@@ -15,11 +15,30 @@ CUresult sim_event_get(CUevent handle, struct sim_event **out)
 void sim_event_record_on(struct sim_event *event, struct sim_call *call, const struct sim_lane *lane)
 {
     int64_t now_ns = sim_now(call);
+    event->by_node = 0;
     event->recorded = 1;
     event->time_ns = lane->tail_ns > now_ns ? lane->tail_ns : now_ns;
     event->lane = lane;
     sim_vector_copy(&event->clock, &lane->clock);
     sim_capture_event_gone(event);
+}
+
+void sim_event_record_by_node(struct sim_event *event, struct sim_call *call, const struct sim_lane *lane)
+{
+    const int recorded = event->recorded;
+    const int64_t time_ns = event->time_ns;
+    sim_event_record_on(event, call, lane);
+    event->by_node = sim_knobs.late_node_events;
+    event->before_recorded = recorded;
+    event->before_ns = time_ns;
+}
+
+/* What is said of the event now: whether it was recorded, and when. */
+static int look(const struct sim_event *event, int64_t now_ns, int64_t *time_ns)
+{
+    const int before = event->by_node && event->time_ns > now_ns;
+    *time_ns = before ? event->before_ns : event->time_ns;
+    return before ? event->before_recorded : event->recorded;
 }
 
 SIM_API(SIM_CONTEXT, cuEventCreate, (CUevent * phEvent, unsigned int Flags), phEvent, Flags)
@@ -126,10 +145,13 @@ SIM_API(SIM_CONTEXT, cuEventQuery, (CUevent hEvent), hEvent)
     SIM_TRY(sim_capture_unsafe(call));
     SIM_TRY(sim_capture_forbids(call, NULL, event));
     sim_charge(call, sim_knobs.query_ns);
-    if (event->recorded && event->time_ns > sim_now(call)) {
+    int64_t time_ns, now_ns = sim_now(call);
+    if (look(event, now_ns, &time_ns) && time_ns > now_ns) {
         return CUDA_ERROR_NOT_READY;
     }
-    sim_host_join(&event->clock);
+    if (event->time_ns <= now_ns) { /* else it is not over, whatever is said */
+        sim_host_join(&event->clock);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -154,14 +176,15 @@ static CUresult elapsed(struct sim_call *call, float *milliseconds, CUevent hSta
     if (milliseconds == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!start->recorded || !end->recorded || ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
+    int64_t now_ns = sim_now(call), start_ns, end_ns;
+    if (!look(start, now_ns, &start_ns) || !look(end, now_ns, &end_ns) ||
+        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    int64_t now_ns = sim_now(call);
-    if (start->time_ns > now_ns || end->time_ns > now_ns) {
+    if (start_ns > now_ns || end_ns > now_ns) {
         return CUDA_ERROR_NOT_READY;
     }
-    *milliseconds = (float)((double)(end->time_ns - start->time_ns) / 1e6);
+    *milliseconds = (float)((double)(end_ns - start_ns) / 1e6);
     return CUDA_SUCCESS;
 }
 

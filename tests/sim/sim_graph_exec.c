@@ -40,7 +40,7 @@ static CUresult run_node(struct sim_call *call, struct sim_node *node)
         return sim_graph_memory_run(call, node);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         SIM_TRY(sim_event_get((CUevent)node->event, &event));
-        sim_event_record_on(event, call, &node->lane);
+        sim_event_record_by_node(event, call, &node->lane);
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
         SIM_TRY(sim_event_get((CUevent)node->event, &event));

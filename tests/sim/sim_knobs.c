@@ -147,6 +147,7 @@ void sim_knobs_read(void)
     sim_knobs.real_time = parse_choice("SIM_TIME", "virtual", "real");
     sim_knobs.race_abort = !parse_choice("SIM_RACE", "abort", "report");
     sim_knobs.opaque_maps = parse_choice("SIM_MAPS", "plain", "opaque");
+    sim_knobs.late_node_events = parse_choice("SIM_NODE_EVENTS", "launched", "run");
     attributes_off = getenv("SIM_ATTR_OFF");
     missing = getenv("SIM_MISSING");
     if (getenv("SIM_FAIL") != NULL) {

@@ -390,6 +390,52 @@ START_TEST(copies_run_beside_kernels)
 }
 END_TEST
 
+/* A graph that works for a while, and records an event then, which was recorded before. */
+static CUevent event_of_graph_in_flight(void)
+{
+    double microseconds = 500;
+    CUgraphNode work, node;
+    CUevent event;
+    CUgraph graph = new_graph();
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventRecord(event, s));
+    CUDA_KERNEL_NODE_PARAMS params = kernel_params("probe_spin", (void *[]){&microseconds});
+    OK(cuGraphAddKernelNode(&work, graph, NULL, 0, &params));
+    OK(cuGraphAddEventRecordNode(&node, graph, &work, 1, event));
+    OK(cuGraphLaunch(instantiate(graph), s));
+    return event;
+}
+
+START_TEST(events_of_nodes_are_pending_from_the_launch_on)
+{
+    float ms;
+    graph_prepare();
+    CUevent event = event_of_graph_in_flight();
+    ANSWERS(CUDA_ERROR_NOT_READY, cuEventElapsedTime(&ms, event, event));
+    ANSWERS(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+    OK(cuStreamSynchronize(s));
+    OK(cuEventElapsedTime(&ms, event, event));
+}
+END_TEST
+
+START_TEST(events_of_nodes_can_be_old_until_they_run)
+{
+    CUevent before;
+    float ms;
+    knob("SIM_NODE_EVENTS", "run");
+    graph_prepare();
+    OK(cuEventCreate(&before, 0));
+    OK(cuEventRecord(before, s));
+    CUevent event = event_of_graph_in_flight();
+    OK(cuEventElapsedTime(&ms, before, event));
+    ck_assert_float_lt(ms, 0.1f);
+    OK(cuEventQuery(event));
+    OK(cuStreamSynchronize(s));
+    OK(cuEventElapsedTime(&ms, before, event));
+    ck_assert_float_gt(ms, 0.4f);
+}
+END_TEST
+
 START_TEST(large_graphs_are_quick)
 {
     enum { NODES = 2000 };
@@ -415,4 +461,5 @@ SUITE(sim_replay, nodes_without_an_edge_race, launch_order_orders_starts,
       refills_come_before_the_leader_of_a_programmatic_launch, refills_are_ordered_by_the_leaders_start,
       edge_data_is_checked, captured_launch_events_are_ports, clones_keep_edge_data, launches_of_one_exec_are_in_order,
       streams_order_graphs_with_other_work, graphs_and_execs_are_independent, instantiation_says_what_is_wrong,
-      dot_names_every_node_and_edge, copies_run_beside_kernels, large_graphs_are_quick)
+      dot_names_every_node_and_edge, copies_run_beside_kernels, events_of_nodes_are_pending_from_the_launch_on,
+      events_of_nodes_can_be_old_until_they_run, large_graphs_are_quick)

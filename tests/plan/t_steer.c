@@ -1,0 +1,32 @@
+/*
+ * A program for steer.sh: it streams, says so, and then waits for the GPU only when a line of its input tells it to.
+ */
+#include "rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* go: a pass. grow: takes memory that there is no room for, then a pass. */
+static void as_told(void)
+{
+    struct rig rig;
+    char line[16];
+    rig_open_with(&rig, 10, 2 * MIB);
+    rig_until_streamed(&rig);
+    puts("ready");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (strcmp(line, "grow\n") == 0) {
+            CUdeviceptr buffer;
+            OK(cuMemAlloc(&buffer, 4 * MIB));
+            OK(cuMemsetD8(buffer, 1, 4 * MIB));
+        }
+        rig_pass(&rig, NULL, 0);
+        puts("passed");
+        fflush(stdout);
+    }
+    rig_close(&rig);
+}
+
+static const struct rig_case cases[] = {{"as_told", as_told}};
+RIG_MAIN(cases)
