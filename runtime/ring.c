@@ -228,8 +228,10 @@ CUresult ov_ring_hush(struct ov_ring *ring, CUstream stream)
 
 CUresult ov_ring_load_alone(struct ov_engine *engine, uint32_t index, CUstream stream)
 {
-    const CUresult result = follow(&engine->ring, stream, engine->ring.side);
-    return result == CUDA_SUCCESS ? ov_ring_load(engine, index) : result;
+    if (follow(&engine->ring, stream, engine->ring.side) != CUDA_SUCCESS) {
+        ov_profiler_lose(&engine->profiler); /* the stream is another context's, whose events ours are not */
+    }
+    return ov_ring_load(engine, index);
 }
 
 /* ---- the window ---- */

@@ -229,7 +229,7 @@ void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUs
  * unit; nothing is expected any more; the entry of a stream; the host waits for the stream, since no event could be
  * recorded there. */
 CUresult ov_ring_load(struct ov_engine *engine, uint32_t index);
-/* The same in a hushed pass. */
+/* The same in a hushed pass, which ends if that cannot be waited for. */
 CUresult ov_ring_load_alone(struct ov_engine *engine, uint32_t index, CUstream stream);
 CUresult ov_ring_wait_for_readers(struct ov_ring *ring, struct ov_unit *owner);
 void ov_ring_step(struct ov_ring *ring, uint32_t index);
