@@ -7,7 +7,7 @@
  *
  * At its end two more tell how long copies for the next launch keep it from being over. Without copies one event is
  * both. Nodes that do not touch units are left as they are; those that touch the same unit as the one before bring no
- * touch. What is measured is the graph as it runs, but for the events.
+ * touch. What is measured is the graph as it runs, but for the events; in a hushed pass, with no copy beside its nodes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +94,7 @@ static bool time_node(struct timed *t, const struct ov_graph_node *node, uint32_
         return false;
     }
     ov_profiler_advance(profiler, ended);
+    ov_profiler_hush(t->m.engine, t->stream);
     if (profiler->phase != OV_PROFILER_FOLLOWING) {
         return true;
     }
@@ -116,6 +117,16 @@ static bool touches_of(const struct ov_graph_node *node, struct ov_touches *touc
     *touches = (struct ov_touches){.count = node->enabled ? node->touches : 0};
     memcpy(touches->item, node->touch, touches->count * sizeof *node->touch);
     return touches->count > 0;
+}
+
+static bool is_hushed(const struct ov_graph *graph)
+{
+    bool hushed = false;
+    for (uint32_t i = 0; i < graph->model.count && !hushed; i++) {
+        struct ov_touches touches;
+        hushed = touches_of(&graph->model.node[i], &touches) && ov_profiler_hushes(graph->engine, &touches);
+    }
+    return hushed;
 }
 
 static bool time_nodes(struct timed *t)
@@ -153,18 +164,12 @@ static bool pass_over(const struct ov_graph *graph)
 /* Nodes that none follows; SIZE_MAX: memory ran out. */
 static size_t list_last(struct timed *t)
 {
-    const struct ov_graph_model *model = &t->m.graph->model;
-    bool *followed = calloc((size_t)model->count + 1, sizeof *followed);
-    size_t count = followed != NULL ? 0 : SIZE_MAX;
-    for (uint32_t e = 0; followed != NULL && e < model->edge_count; e++) {
-        followed[model->edge[e].from] = true;
+    uint32_t *last = calloc((size_t)t->m.graph->model.count + 1, sizeof *last);
+    const size_t count = last != NULL ? ov_weave_last(&t->m, last) : SIZE_MAX;
+    for (size_t i = 0; count != SIZE_MAX && i < count; i++) {
+        t->before[i] = t->m.node[last[i]];
     }
-    for (uint32_t i = 0; followed != NULL && i < model->count; i++) {
-        if (!followed[i] && model->node[i].parent == 0) {
-            t->before[count++] = t->m.node[i];
-        }
-    }
-    free(followed);
+    free(last);
     return count;
 }
 
@@ -228,8 +233,12 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     if (graph->way == OV_GRAPH_TURN) {
         t.m.schedule = graph->turn.schedule; /* the ring was handed over for it */
     }
+    t.m.hushed = profiler->may_hush = is_hushed(graph);
     done = done && ov_weave_make(&t.m) && time_nodes(&t) && time_end(&t) && instantiate(&t, &exec);
     memset(&t.m.schedule, 0, sizeof t.m.schedule);
+    if (done && t.m.hushed) {
+        ov_timetable_lose(&graph->engine->ring);
+    }
     profiler->launching -= !done;
     if (done) {
         ov_profiler_keep(profiler, exec, t.m.work);

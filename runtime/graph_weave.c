@@ -166,12 +166,55 @@ static bool add_copies(struct ov_weave *m, uint32_t unit, uint32_t parent)
     return true;
 }
 
-static bool load(struct ov_weave *m, uint32_t unit, uint32_t parent)
+size_t ov_weave_last(const struct ov_weave *m, uint32_t *index)
+{
+    const struct ov_graph_model *model = &m->graph->model;
+    bool *followed = calloc((size_t)model->count + 1, sizeof *followed);
+    size_t count = followed != NULL ? 0 : SIZE_MAX;
+    for (uint32_t e = 0; followed != NULL && e < model->edge_count; e++) {
+        followed[model->edge[e].from] = true;
+    }
+    for (uint32_t i = 0; followed != NULL && i < model->count; i++) {
+        if (!followed[i] && model->node[i].parent == 0) {
+            index[count++] = i;
+        }
+    }
+    free(followed);
+    return count;
+}
+
+static struct ov_element element_of(const struct ov_weave *m, uint32_t index)
+{
+    return (struct ov_element){m->node[index], m->graph->model.node[index].parent, index};
+}
+
+/* The copy that is being made comes after what the step's node follows; or after all there is. */
+static bool hush(struct ov_weave *m, uint32_t step, uint32_t parent)
+{
+    const struct ov_graph_model *model = &m->graph->model;
+    bool done = true;
+    if (step < m->steps) {
+        for (uint32_t e = 0; e < model->edge_count && done; e++) {
+            done = model->edge[e].to != m->at[step] || depend(m, element_of(m, model->edge[e].from), parent);
+        }
+        return done;
+    }
+    uint32_t *last = calloc((size_t)model->count + 1, sizeof *last);
+    const size_t count = last != NULL ? ov_weave_last(m, last) : SIZE_MAX;
+    done = count != SIZE_MAX;
+    for (size_t i = 0; done && i < count; i++) {
+        done = depend(m, element_of(m, last[i]), parent);
+    }
+    free(last);
+    return done;
+}
+
+static bool load(struct ov_weave *m, uint32_t unit, uint32_t step, uint32_t parent)
 {
     const struct ov_unit *of = &m->engine->ring.unit[unit];
-    bool done = true;
     m->before.count = 0;
-    if (m->chain.node != NULL) {
+    bool done = !m->hushed || hush(m, step, parent);
+    if (done && m->chain.node != NULL) {
         done = depend(m, m->chain, parent);
     }
     for (uint32_t p = of->ring_page; p < of->ring_page + of->pages && done; p++) {
@@ -211,7 +254,7 @@ static bool add_all(struct ov_weave *m)
         const struct ov_graph_node *node = &m->graph->model.node[m->at[s]];
         struct ov_element reader = {m->node[m->at[s]], node->parent, m->at[s]};
         for (; next < schedule->loads && schedule->load[next].step == s && done; next++) {
-            done = load(m, schedule->load[next].unit, node->parent);
+            done = load(m, schedule->load[next].unit, s, node->parent);
         }
         for (uint32_t i = 0; i < m->step[s].units && done; i++) {
             done = read(m, m->step[s].unit[i], reader);
@@ -219,7 +262,7 @@ static bool add_all(struct ov_weave *m)
         }
     }
     for (; next < schedule->loads && done; next++) {
-        done = load(m, schedule->load[next].unit, 0);
+        done = load(m, schedule->load[next].unit, m->steps, 0);
     }
     return done;
 }

@@ -8,6 +8,9 @@
  *   - A node that reads a unit depends on the unit's copy. A kernel that starts before its predecessor ends, by a
  *     programmatic edge, does not start before its weights are there.
  *
+ * A graph that is launched in a hushed pass (profiler.h) is made so that no node runs beside a copy, as far as the
+ * program's own edges order its nodes.
+ *
  * A copy is a node of the graph that holds the first reader, which may be a child graph. Nodes of different graphs
  * cannot depend on each other; then what holds them does, up to the graph that they have in common. In the order of the
  * model the nodes of a child stand together, so such an edge never turns back.
@@ -50,12 +53,15 @@ struct ov_weave {
         edge[64]; /* pairs that were made between nodes of the model, so that none is made twice: a ring */
     uint32_t edges;
     size_t copies, bytes;
+    bool hushed; /* a copy also comes after all that its node follows, and the tail after all nodes */
 };
 
 /* Fills step, at, steps; allocates. graph and engine are set, all else is zero. To be closed whatever it returns. */
 bool ov_weave_open(struct ov_weave *m);
 /* Makes work and node[], with the copies that `schedule` asks for. */
 bool ov_weave_make(struct ov_weave *m);
+/* Nodes of the model, in no other's graph, that none follows. SIZE_MAX: memory ran out. */
+size_t ov_weave_last(const struct ov_weave *m, uint32_t *index);
 /* One more dependency, between nodes of any of its graphs. */
 bool ov_weave_connect(struct ov_weave *m, struct ov_element from, struct ov_element to);
 /* Frees what is left; who takes work or node[] over sets them to NULL. */

@@ -1,8 +1,10 @@
 #include "outcome.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "engine.h"
+#include "interference.h"
 #include "log.h"
 #include "propose.h"
 
@@ -33,18 +35,29 @@ void ov_outcome_verify(struct ov_engine *engine)
            engine->device, checked, wrong);
 }
 
+void ov_outcome_tell(const struct ov_engine *engine, char text[OV_OUTCOME_BYTES])
+{
+    char slower[48] = "";
+    const double share = ov_interference(&engine->learn.runs);
+    if (share > 0) {
+        snprintf(slower, sizeof slower, ", %.1f %% more beside copies", share * 100);
+    }
+    snprintf(text, OV_OUTCOME_BYTES, "a pass computes %.3f ms (spread %.1f %%)%s, copies %.3f ms, predicted %.3f ms",
+             engine->timed.compute_s * 1e3, engine->timed.spread * 100, slower, engine->last_plan.copies_s * 1e3,
+             engine->last_plan.predicted_s * 1e3);
+}
+
 void ov_outcome_predict(struct ov_engine *engine)
 {
     struct ov_plan_score score;
     if (!ov_propose_standing(engine, &score, NULL)) {
         return;
     }
+    char pass[OV_OUTCOME_BYTES];
     engine->last_plan.copies_s = score.link_s;
     engine->last_plan.predicted_s = score.cycle_s;
-    ov_log(OV_LOG_INFO,
-           "device %d, plan %u: a pass computes %.3f ms (spread %.1f %%), copies %.3f ms, predicted %.3f ms",
-           engine->device, engine->plans, engine->timed.compute_s * 1e3, engine->timed.spread * 100, score.link_s * 1e3,
-           score.cycle_s * 1e3);
+    ov_outcome_tell(engine, pass);
+    ov_log(OV_LOG_INFO, "device %d, plan %u: %s", engine->device, engine->plans, pass);
 }
 
 void ov_outcome_report(struct ov_engine *engine, const struct ov_plan *plan)

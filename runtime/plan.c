@@ -44,11 +44,12 @@ static bool plan_all_resident(struct ov_plan_book *book, struct ov_plan *plan)
     return ov_plan_sim_run(&book->sim, place, 0, &plan->score);
 }
 
+/* 0: nothing is held back. */
 static double most_stretched(const struct ov_plan_input *input)
 {
     double most = 0;
 
-    for (size_t i = 0; input->stretch != NULL && i < input->cycle_length; i++) {
+    for (size_t i = 0; input->stretch != NULL && !input->never_held && i < input->cycle_length; i++) {
         most = input->stretch[i] > most ? input->stretch[i] : most;
     }
     return most;

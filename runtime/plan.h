@@ -125,6 +125,7 @@ struct ov_plan_input {
     const double *compute_s; /* of each touch of the cycle. NULL: COMPUTE_PART of the time of its unit's copy */
     /* What copies that run meanwhile add to a touch's time: it takes 1 + stretch times as long. NULL: nothing. */
     const double *stretch;
+    bool never_held; /* copies are not kept out of touches that they slow */
     const struct ov_plan_group *group;
     size_t group_count;
     const uint32_t *group_unit;
@@ -214,6 +215,10 @@ bool ov_plan_clone(const struct ov_plan *from, struct ov_plan *to);
  * False: memory ran out. */
 bool ov_plan_simulate(const struct ov_plan_input *input, const struct ov_plan *plan, struct ov_plan_score *score,
                       double *stall_s);
+
+/* How long copies run beside each touch of a cycle meanwhile, of the time that it takes with them. The input has a
+ * stretch. False: memory ran out. */
+bool ov_plan_beside(const struct ov_plan_input *input, const struct ov_plan *plan, double *beside_s);
 
 /* Time of one copy on the input's link. */
 double ov_plan_copy_time(const struct ov_plan_input *input, double pages);

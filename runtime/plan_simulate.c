@@ -199,12 +199,14 @@ static void run_beside_copies(struct ov_plan_sim *sim, struct clock *clock, stru
     const bool held = stretch >= sim->hold_stretch;
     double left = touch_s;
 
+    sim->beside_s[step] = 0;
     while (left > 0) {
         int32_t after = OV_PLAN_FREE;
         if (clock->link_free > clock->now) { /* beside a copy */
             const double beside = clock->link_free - clock->now;
             const double done = beside / (1 + stretch) < left ? beside / (1 + stretch) : left;
             clock->now += done * (1 + stretch);
+            sim->beside_s[step] += done * (1 + stretch);
             left -= done;
             if (left <= 0 || done == 0) {
                 break;
@@ -390,6 +392,22 @@ bool ov_plan_sim_copies(const struct ov_plan_sim *sim, struct ov_plan *plan)
         }
     }
     return true;
+}
+
+bool ov_plan_beside(const struct ov_plan_input *input, const struct ov_plan *plan, double *beside_s)
+{
+    struct ov_plan_sim sim;
+    struct ov_plan_score score;
+
+    if (!ov_plan_sim_open(&sim, input)) {
+        return false;
+    }
+    const bool done = ov_plan_sim_run(&sim, plan->place, plan->ring_pages, &score);
+    for (size_t step = sim.step_count; done && step-- > 0;) {
+        beside_s[sim.touch[step]] = sim.beside_s[step];
+    }
+    ov_plan_sim_close(&sim);
+    return done;
 }
 
 bool ov_plan_simulate(const struct ov_plan_input *input, const struct ov_plan *plan, struct ov_plan_score *score,

@@ -43,6 +43,7 @@ struct ov_plan_sim {
     /* Of the last run. */
     struct ov_plan_load *load; /* per step */
     double *stall_s;           /* per step, of the last cycle */
+    double *beside_s;          /* the same: copies ran meanwhile. Only kept where the input has a stretch */
     /* Scratch. */
     double *end_s, *before_s; /* per step: ends in this cycle and the one before */
     uint32_t *cell, *owner;   /* per ring page */

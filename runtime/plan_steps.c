@@ -96,12 +96,13 @@ bool ov_plan_sim_open(struct ov_plan_sim *sim, const struct ov_plan_input *input
     sim->lap = calloc(LAPS * ov_plan_part_count(input) + 1, sizeof(*sim->lap));
     sim->load = calloc(steps + 1, sizeof(*sim->load));
     sim->stall_s = calloc(steps + 1, sizeof(*sim->stall_s));
+    sim->beside_s = calloc(steps + 1, sizeof(*sim->beside_s));
     sim->end_s = calloc(steps + 1, sizeof(*sim->end_s));
     sim->before_s = calloc(steps + 1, sizeof(*sim->before_s));
     sim->last = calloc(input->unit_count + 1, sizeof(*sim->last));
     sim->present = calloc(input->unit_count + 1, sizeof(*sim->present));
     if (!sim->copy_s || !sim->compute_s || !sim->touch || !sim->next || !sim->lap || !sim->load || !sim->stall_s ||
-        !sim->end_s || !sim->before_s || !sim->last || !sim->present) {
+        !sim->beside_s || !sim->end_s || !sim->before_s || !sim->last || !sim->present) {
         ov_plan_sim_close(sim);
         return false;
     }
@@ -125,6 +126,7 @@ void ov_plan_sim_close(struct ov_plan_sim *sim)
     free(sim->lap);
     free(sim->load);
     free(sim->stall_s);
+    free(sim->beside_s);
     free(sim->end_s);
     free(sim->before_s);
     free(sim->cell);

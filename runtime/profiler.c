@@ -43,6 +43,7 @@ static void give_back(struct ov_profiler *profiler, bool context_is_there)
     free(profiler->sample);
     free(profiler->event);
     free(profiler->seconds);
+    free(profiler->late);
     memset(profiler, 0, sizeof *profiler);
 }
 
@@ -72,7 +73,8 @@ static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
 {
     const uint32_t length = (uint32_t)runs->cycle_length;
     profiler->length = length;
-    profiler->wanted = ov_opt.profile_cycles;
+    profiler->beside = ov_opt.profile_cycles;
+    profiler->wanted = profiler->beside + (ov_opt.stall == OV_OPT_STALL_ERROR ? 0 : OV_PROFILER_HUSHED);
     profiler->events_per_slot = EVENTS(length);
     profiler->slots = OV_PROFILER_EVENTS / profiler->events_per_slot;
     profiler->slots = profiler->slots < profiler->wanted ? profiler->slots : profiler->wanted;
@@ -80,7 +82,9 @@ static bool provide(struct ov_profiler *profiler, const struct ov_runs *runs)
     profiler->sample = calloc((size_t)profiler->slots * length, sizeof *profiler->sample);
     profiler->event = calloc((size_t)profiler->slots * profiler->events_per_slot, sizeof(CUevent));
     profiler->seconds = calloc((size_t)profiler->wanted * length, sizeof *profiler->seconds);
-    if (profiler->cycle == NULL || profiler->sample == NULL || profiler->event == NULL || profiler->seconds == NULL) {
+    profiler->late = calloc(length, sizeof *profiler->late);
+    if (profiler->cycle == NULL || profiler->sample == NULL || profiler->event == NULL || profiler->seconds == NULL ||
+        profiler->late == NULL) {
         profiler->slots = 0; /* there are no events */
         return false;
     }
@@ -224,14 +228,32 @@ static CUevent record(struct ov_profiler *profiler, CUstream stream)
 static void give_up(struct ov_profiler *profiler)
 {
     profiler->phase = OV_PROFILER_DONE;
+    profiler->hushed = false;
 }
 
+/* Hushed passes are slow: they are not tried for ever. */
 static void surprise(struct ov_profiler *profiler)
 {
     profiler->phase = OV_PROFILER_SEEKING;
-    if (++profiler->surprises > SURPRISES * profiler->wanted) {
+    profiler->unhushed += profiler->hushed;
+    profiler->hushed = false;
+    if (++profiler->surprises > SURPRISES * profiler->wanted || profiler->unhushed == OV_PROFILER_HUSHED) {
         give_up(profiler);
     }
+}
+
+/* The stream has done all that was asked of it, and waits for the host: with less to do it would wait longer. */
+static void note_late(struct ov_profiler *profiler, CUstream stream)
+{
+    uint8_t *late = &profiler->late[profiler->at];
+    if (profiler->hushed || *late == UINT8_MAX) {
+        return;
+    }
+    const CUstreamCaptureMode mode = ov_relax(); /* another thread may begin a capture now */
+    if (ov_cu->cuStreamQuery(stream) == CUDA_SUCCESS) {
+        ++*late;
+    }
+    ov_relax_end(mode);
 }
 
 /* 1 + index, 0: none of this engine's. */
@@ -276,6 +298,7 @@ void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch
     struct ov_profiler *profiler = &engine->profiler;
     profiler->ended = NULL;
     profiler->steps = 0;
+    profiler->may_hush = true;
     if (profiler->plan != engine->plans) {
         give_up(profiler);
         return;
@@ -289,6 +312,7 @@ void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch
     if (profiler->phase == OV_PROFILER_FOLLOWING && brings && launch->stream == profiler->stream &&
         launch->watch == NULL) {
         const uint32_t used = profiler->used;
+        note_late(profiler, launch->stream);
         profiler->ended = record(profiler, launch->stream);
         profiler->used = used; /* kept by depart; until then the launch may come here again */
     }
@@ -298,6 +322,7 @@ void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch
 static void complete(struct ov_profiler *profiler)
 {
     profiler->full++;
+    profiler->hushed = false;
     profiler->slot = (profiler->slot + 1) % profiler->slots;
     if (profiler->passes + profiler->full >= profiler->wanted) {
         profiler->phase = OV_PROFILER_DONE;
@@ -306,11 +331,18 @@ static void complete(struct ov_profiler *profiler)
     }
 }
 
+static bool next_is_hushed(const struct ov_profiler *profiler)
+{
+    return profiler->passes + profiler->full >= profiler->beside;
+}
+
 /* The first touch of the cycle. */
 static void set_out(struct ov_profiler *profiler)
 {
-    if (ov_profiler_has_room(profiler)) {
+    const bool hushed = next_is_hushed(profiler);
+    if (ov_profiler_has_room(profiler) && (!hushed || profiler->may_hush)) {
         profiler->phase = OV_PROFILER_FOLLOWING;
+        profiler->hushed = hushed;
         profiler->at = 0;
         profiler->used = 0;
         *sample_at(profiler, profiler->slot, 0) = (struct ov_sample){.empty = true};
@@ -357,6 +389,14 @@ void ov_profiler_start(struct ov_profiler *profiler, CUevent from, CUstream stre
     profiler->stream = stream;
 }
 
+void ov_profiler_hush(struct ov_engine *engine, CUstream stream)
+{
+    struct ov_profiler *profiler = &engine->profiler;
+    if (profiler->hushed && profiler->at == 0 && ov_ring_hush(&engine->ring, stream) != CUDA_SUCCESS) {
+        surprise(profiler);
+    }
+}
+
 void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch)
 {
     struct ov_profiler *profiler = &engine->profiler;
@@ -364,6 +404,9 @@ void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch
     profiler->used += ended != NULL;
     const uint32_t slot = profiler->slot, used = profiler->used;
     ov_profiler_advance(profiler, ended);
+    if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->steps > 0) {
+        ov_profiler_hush(engine, launch->stream);
+    }
     if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->steps > 0) {
         const bool same_pass = slot == profiler->slot && used == profiler->used;
         const bool waited = profiler->waits != engine->ring.counts.waits;
@@ -377,12 +420,23 @@ void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch
 
 /* ---- graphs ---- */
 
+bool ov_profiler_hushes(struct ov_engine *engine, const struct ov_touches *touches)
+{
+    const struct ov_profiler *profiler = &engine->profiler;
+    if (profiler->phase == OV_PROFILER_FOLLOWING) { /* the last pass may need no more than its end */
+        const bool last = profiler->passes + profiler->full + 1 >= profiler->wanted;
+        return profiler->hushed && !(last && profiler->at + 1 == profiler->length);
+    }
+    return next_is_hushed(profiler) && ov_profiler_begins(engine, touches);
+}
+
 /* On a stream that has nothing to do, the two events are as far apart as the host took; on one that has, as its wait
  * for copies took. */
 void ov_profiler_pause(struct ov_profiler *profiler, CUstream stream)
 {
     profiler->pausing = NULL;
     if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->stream == stream) {
+        note_late(profiler, stream);
         profiler->pausing = sample_at(profiler, profiler->slot, profiler->at);
         profiler->pausing->skip[0].begin = record(profiler, stream);
         profiler->pausing->skip[0].end = ov_profiler_event(profiler); /* of this pass, which may end meanwhile */
@@ -432,6 +486,26 @@ static size_t count_unknown(const struct ov_profiler *profiler)
         count += profiler->seconds[i] < 0;
     }
     return count;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+double ov_profiler_median(const struct ov_profiler *profiler, uint32_t at, uint32_t first, uint32_t end)
+{
+    float known[OV_PROFILER_PASSES + OV_PROFILER_HUSHED];
+    uint32_t count = 0;
+    for (uint32_t pass = first; pass < end; pass++) {
+        const float seconds = profiler->seconds[(size_t)pass * profiler->length + at];
+        if (seconds >= 0) {
+            known[count++] = seconds;
+        }
+    }
+    qsort(known, count, sizeof *known, compare);
+    return count == 0 ? -1 : (double)(known[(count - 1) / 2] + known[count / 2]) / 2;
 }
 
 bool ov_profiler_collect(struct ov_engine *engine)

@@ -20,6 +20,13 @@
  *
  *   off > seeking > following > done > off
  *
+ * The first `beside` passes are as they are, with copies beside kernels. Then, since copies take of the memory
+ * bandwidth that kernels could have, come some *hushed* passes: a copy is made only when a launch waits for it, and
+ * after all that the launch's stream was given before, so no kernel runs beside one. Such a pass takes no longer than
+ * its copies and its computation together. What both differ in is interference (interference.h). What is waited for
+ * then is no miss, and counts nowhere. A hushed pass begins when all copies so far are waited for; there is none where
+ * a miss may refuse a launch (OVERSHOT_STALL=error).
+ *
  * A graph is launched without coming here node by node. For a pass that is timed a clone is launched in its place, with
  * the same nodes, the same copies, and event nodes around the touches (graph_timed.c); it is used once. What a driver
  * says of such an event before its node ran, nobody knows: such passes are read when an event is over that was recorded
@@ -41,8 +48,11 @@
 
 /* Longer cycles are not timed: an interval has up to two events. */
 #define OV_PROFILER_EVENTS 16384u
-/* And passes, at most (options.def). */
+/* And passes, at most (options.def), without those that are hushed. */
 #define OV_PROFILER_PASSES 16u
+/* Of those, so many: in one of two something else may be in the way, and each costs the program the overlap of a pass.
+ */
+#define OV_PROFILER_HUSHED 2u
 
 enum ov_profiler_phase {
     OV_PROFILER_OFF,
@@ -85,7 +95,12 @@ struct ov_profiler {
     CUevent *event;           /* slots x events_per_slot */
     uint32_t events_per_slot, used;
     uint32_t wanted, passes; /* passes that are to be timed, and that were */
+    uint32_t beside;         /* of the wanted ones, with copies beside kernels: the first ones */
+    bool hushed;             /* the one under way is */
+    bool may_hush;           /* whoever moves on lets a hushed one begin there */
+    uint32_t unhushed;       /* hushed ones that were broken off */
     float *seconds;          /* wanted x length; negative: not known */
+    uint8_t *late; /* per interval: passes beside copies in which the stream had nothing left to do at its end */
     uint32_t surprises;
     uint64_t sought; /* touches while seeking */
     struct {
@@ -112,11 +127,19 @@ static inline bool ov_profiler_on(const struct ov_profiler *profiler)
     return profiler->phase == OV_PROFILER_SEEKING || profiler->phase == OV_PROFILER_FOLLOWING;
 }
 
+/* Passes that were timed with copies beside kernels; the other ones were hushed. */
+static inline uint32_t ov_profiler_beside(const struct ov_profiler *profiler)
+{
+    return profiler->passes < profiler->beside ? profiler->passes : profiler->beside;
+}
+
 /* Around what the launch waits for: before its units are acquired, and after they were. Only if ov_profiler_on. */
 void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch, const struct ov_touches *touches);
 void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch);
 
-/* For graph_timed.c, in this order, for each node that touches units. The touches that a node brings, false: none.
+/* For graph_timed.c. Whether a graph that reads `touches` is to be hushed: the pass under way is, or begins with it. */
+bool ov_profiler_hushes(struct ov_engine *engine, const struct ov_touches *touches);
+/* In this order, for each node that touches units. The touches that a node brings, false: none.
  * Moves on by them; `ended` was before what the node waits for, NULL: not known. If it then follows: `from` is after
  * that. */
 bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches);
@@ -124,6 +147,8 @@ bool ov_profiler_meet(struct ov_engine *engine, const struct ov_touches *touches
 bool ov_profiler_begins(struct ov_engine *engine, const struct ov_touches *touches);
 void ov_profiler_advance(struct ov_profiler *profiler, CUevent ended);
 void ov_profiler_start(struct ov_profiler *profiler, CUevent from, CUstream stream);
+/* If a hushed pass began with that: before `from`, the stream waits for all copies so far. */
+void ov_profiler_hush(struct ov_engine *engine, CUstream stream);
 /* An event for one of both; NULL: there are no more. */
 CUevent ov_profiler_event(struct ov_profiler *profiler);
 /* The clone, which belongs to the profiler from now on, and is about to be launched; it has been, on the stream, or was
@@ -147,5 +172,7 @@ void ov_profiler_end_graph(struct ov_profiler *profiler, CUevent ended, CUevent 
 /* At a quiet point: reads the samples that are over. True: all there will be are read, and `seconds` holds `passes` of
  * them; ov_profiler_end follows. */
 bool ov_profiler_collect(struct ov_engine *engine);
+/* Of an interval in passes from `first` to before `end`; negative: it could not be timed. */
+double ov_profiler_median(const struct ov_profiler *profiler, uint32_t at, uint32_t first, uint32_t end);
 
 #endif

@@ -72,23 +72,43 @@ bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan
     return done;
 }
 
-bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *score, double *stall_s)
+/* As it stands; false: the units are others by now, or memory ran out. plan->place is to be freed. */
+static bool standing_plan(const struct ov_engine *engine, struct ov_plan *plan)
 {
     const struct ov_runs *runs = &engine->learn.runs;
     const struct ov_ring *ring = &engine->ring;
-    struct ov_plan plan = {.place = calloc((size_t)runs->count + 1, sizeof *plan.place),
-                           .unit_count = runs->count,
-                           .ring_pages = ring->pages};
-    bool same = plan.place != NULL && ring->unit_count == runs->count;
+    *plan = (struct ov_plan){.place = calloc((size_t)runs->count + 1, sizeof *plan->place),
+                             .unit_count = runs->count,
+                             .ring_pages = ring->pages};
+    bool same = plan->place != NULL && ring->unit_count == runs->count;
     for (uint32_t i = 0; i < runs->count && same; i++) {
         const struct ov_unit *unit = &ring->unit[i];
         same = unit->first == runs->item[i].first && unit->pages == runs->item[i].pages;
-        plan.place[i] = (struct ov_plan_place){
+        plan->place[i] = (struct ov_plan_place){
             .pages = unit->pages, .ring_page = unit->ring_page, .tier = unit->tier, .sparse = unit->sparse};
     }
-    same = same && ov_propose_score(engine, &plan, score, stall_s);
-    free(plan.place);
     return same;
+}
+
+bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *score, double *stall_s)
+{
+    struct ov_plan plan;
+    const bool done = standing_plan(engine, &plan) && ov_propose_score(engine, &plan, score, stall_s);
+    free(plan.place);
+    return done;
+}
+
+bool ov_propose_beside(const struct ov_engine *engine, double *beside_s)
+{
+    struct ov_question question;
+    struct ov_plan plan;
+    bool done = standing_plan(engine, &plan) && ov_question_ask(engine, 0, &question);
+    if (done) {
+        done = ov_plan_beside(&question.input, &plan, beside_s);
+        ov_question_free(&question);
+    }
+    free(plan.place);
+    return done;
 }
 
 static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_pages)

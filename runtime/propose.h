@@ -35,5 +35,7 @@ bool ov_propose_question(struct ov_engine *engine, uint32_t reserve_pages, struc
 bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan, struct ov_plan_score *score,
                       double *stall_s);
 bool ov_propose_standing(const struct ov_engine *engine, struct ov_plan_score *score, double *stall_s);
+/* The same for ov_plan_beside, under the plan as it stands; where stretches are known. */
+bool ov_propose_beside(const struct ov_engine *engine, double *beside_s);
 
 #endif

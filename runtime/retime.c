@@ -4,6 +4,7 @@
 
 #include "convert.h"
 #include "engine.h"
+#include "interference.h"
 #include "log.h"
 #include "outcome.h"
 #include "propose.h"
@@ -15,27 +16,6 @@
 #define ENOUGH 0.5
 
 /* ---- times ---- */
-
-static int compare(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* Of interval `at`; negative: it could not be timed. */
-static double median_of(const struct ov_profiler *profiler, uint32_t at)
-{
-    float known[OV_PROFILER_PASSES];
-    uint32_t count = 0;
-    for (uint32_t pass = 0; pass < profiler->passes; pass++) {
-        const float seconds = profiler->seconds[(size_t)pass * profiler->length + at];
-        if (seconds >= 0) {
-            known[count++] = seconds;
-        }
-    }
-    qsort(known, count, sizeof *known, compare);
-    return count == 0 ? -1 : (double)(known[(count - 1) / 2] + known[count / 2]) / 2;
-}
 
 /* A read in place takes what the link takes: no computation of which anything follows for other tiers. */
 static bool tells(const struct ov_engine *engine, uint32_t unit)
@@ -66,7 +46,7 @@ static bool guess_rest(const struct ov_runs *runs, double *compute_s)
 static double spread_of(const struct ov_profiler *profiler, const double *compute_s, double sum_s)
 {
     double least = 0, most = 0;
-    for (uint32_t pass = 0; pass < profiler->passes; pass++) {
+    for (uint32_t pass = 0; pass < ov_profiler_beside(profiler); pass++) {
         double took_s = 0;
         for (uint32_t i = 0; i < profiler->length; i++) {
             const float seconds = profiler->seconds[(size_t)pass * profiler->length + i];
@@ -76,6 +56,15 @@ static double spread_of(const struct ov_profiler *profiler, const double *comput
         most = took_s > most ? took_s : most;
     }
     return sum_s > 0 ? (most - least) / sum_s : 0;
+}
+
+static double sum_of(const double *compute_s, uint32_t length)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < length; i++) {
+        sum += compute_s[i];
+    }
+    return sum;
 }
 
 static bool same_cycle(const struct ov_engine *engine)
@@ -89,26 +78,27 @@ static bool take_times(struct ov_engine *engine)
 {
     const struct ov_profiler *profiler = &engine->profiler;
     struct ov_runs *runs = &engine->learn.runs;
-    double *compute_s = calloc(profiler->length, sizeof *compute_s), sum = 0;
+    double *compute_s = calloc(profiler->length, sizeof *compute_s);
     if (compute_s == NULL || profiler->passes == 0 || !same_cycle(engine)) {
         free(compute_s);
         return false;
     }
     for (uint32_t i = 0; i < profiler->length; i++) {
-        compute_s[i] = tells(engine, runs->cycle[i]) ? median_of(profiler, i) : -1;
+        compute_s[i] =
+            tells(engine, runs->cycle[i]) ? ov_profiler_median(profiler, i, 0, ov_profiler_beside(profiler)) : -1;
     }
     if (!guess_rest(runs, compute_s)) {
         free(compute_s);
         return false;
     }
-    for (uint32_t i = 0; i < profiler->length; i++) {
-        sum += compute_s[i];
-    }
-    engine->timed.compute_s = sum;
     engine->ring.rate_share = ov_meter_share(&engine->ring);
-    engine->timed.spread = spread_of(profiler, compute_s, sum);
+    engine->timed.spread = spread_of(profiler, compute_s, sum_of(compute_s, profiler->length));
     free(runs->compute_s);
+    free(runs->stretch);
     runs->compute_s = compute_s;
+    runs->stretch = NULL;
+    ov_interference_take(engine);
+    engine->timed.compute_s = sum_of(compute_s, profiler->length);
     return true;
 }
 

@@ -1,9 +1,10 @@
 /*
  * retime.h - from the times of passes (profiler.h) to the plan: what was measured takes the place of what was guessed.
  *
- * Of each interval the median of its passes counts; the few that could not be timed are taken to compute as the others
- * do for their bytes. The plan that stands is changed only if another, simulated with the same times, would be faster
- * by 3 % and by half of what passes differ in, or in mode latency smaller by 3 %: a conversion costs some passes.
+ * Of each interval the median of its passes counts, of those without copies beside kernels if copies slow these
+ * (interference.h); the few that could not be timed are taken to compute as the others do for their bytes. The plan
+ * that stands is changed only if another, simulated with the same times, would be faster by 3 % and by half of what
+ * passes differ in, or in mode latency smaller by 3 %: a conversion costs some passes.
  */
 #ifndef OV_RETIME_H
 #define OV_RETIME_H

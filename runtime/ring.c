@@ -191,7 +191,8 @@ CUresult ov_ring_load(struct ov_engine *engine, uint32_t index)
     ring->last_turn = 0;
     unit->by_graph = false;
     ov_meter_account(ring, unit);
-    bool metered = ov_meter_begin(ring, unit);
+    unit->copied = false;
+    bool metered = !engine->profiler.hushed && ov_meter_begin(ring, unit);
     result = ov_event_take(&ring->plain, &unit->ready);
     if (result == CUDA_SUCCESS) {
         CUdeviceptr to = ring->window + ((CUdeviceptr)unit->ring_page << OV_PAGE_SHIFT);
@@ -208,6 +209,29 @@ CUresult ov_ring_load(struct ov_engine *engine, uint32_t index)
     unit->load = ++ring->loads;
     ring->counts.copies++;
     return result;
+}
+
+/* `after` waits for all that `before` was given so far. */
+static CUresult follow(struct ov_ring *ring, CUstream before, CUstream after)
+{
+    CUresult result = ov_event_take(&ring->plain, &ring->hushed);
+    result = result == CUDA_SUCCESS ? ov_cu->cuEventRecord(ring->hushed, before) : result;
+    return result == CUDA_SUCCESS ? ov_cu->cuStreamWaitEvent(after, ring->hushed, 0) : result;
+}
+
+CUresult ov_ring_hush(struct ov_ring *ring, CUstream stream)
+{
+    const CUresult result = follow(ring, ring->side, stream);
+    ring->counts.waits += result == CUDA_SUCCESS;
+    return result;
+}
+
+CUresult ov_ring_load_alone(struct ov_engine *engine, uint32_t index, CUstream stream)
+{
+    if (follow(&engine->ring, stream, engine->ring.side) != CUDA_SUCCESS) {
+        ov_profiler_lose(&engine->profiler); /* the stream is another context's, whose events ours are not */
+    }
+    return ov_ring_load(engine, index);
 }
 
 /* ---- the window ---- */
@@ -259,7 +283,8 @@ static void prefetch(struct ov_engine *engine)
 {
     struct ov_ring *ring = &engine->ring;
     /* More than all units ahead would only repeat what is there. */
-    while (!ring->turning && ring->ahead_count < OV_WINDOW - 1 && ring->ahead_count < ring->unit_count) {
+    while (!ring->turning && !engine->profiler.hushed && ring->ahead_count < OV_WINDOW - 1 &&
+           ring->ahead_count < ring->unit_count) {
         uint32_t index = ov_trace_peek(&ring->trace, ring->ahead_count + 1);
         if (index == OV_TRACE_NONE || index == ring->unit_count) {
             return; /* nobody knows; or a graph is expected, which turns the ring itself from there on */
@@ -303,12 +328,28 @@ static bool stuck_in_place(const struct ov_ring *ring, const struct ov_unit *uni
     return false;
 }
 
-static CUresult make_visible(struct ov_ring *ring, uint32_t index, CUstream stream, struct ov_lane *lane)
+/* In a hushed pass, as nobody sees it. */
+static CUresult wait_alone(struct ov_ring *ring, const struct ov_unit *unit, CUstream stream, struct ov_lane *lane)
 {
+    CUresult result = ov_cu->cuStreamWaitEvent(stream, unit->by_graph ? ring->turned : unit->ready, 0);
+    if (result == CUDA_SUCCESS) {
+        lane->seen = unit->load;
+        ring->counts.waits++;
+    }
+    return result;
+}
+
+static CUresult make_visible(struct ov_engine *engine, uint32_t index, CUstream stream, struct ov_lane *lane)
+{
+    struct ov_ring *ring = &engine->ring;
     struct ov_unit *unit = &ring->unit[index];
-    bool touched = ring->timetable.passes > 0 && ov_timetable_touch(ring, index, stream);
+    const bool hushed = engine->profiler.hushed;
+    bool touched = ring->timetable.passes > 0 && ov_timetable_touch(ring, index, stream, hushed);
     if (lane->seen >= unit->load) {
         return CUDA_SUCCESS;
+    }
+    if (__builtin_expect(hushed, 0)) {
+        return wait_alone(ring, unit, stream, lane);
     }
     bool timed = ov_meter_wait_begin(ring, unit, stream);
     CUresult result = ov_cu->cuStreamWaitEvent(stream, unit->by_graph ? ring->turned : unit->ready, 0);
@@ -364,7 +405,11 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
     for (unsigned i = 0; i < launch->units; i++) {
         const bool foreseen = follows_its_neighbour(ring, launch->unit[i]);
         ov_ring_step(ring, launch->unit[i]);
-        if (!ring->unit[launch->unit[i]].loaded) {
+        if (!ring->unit[launch->unit[i]].loaded && engine->profiler.hushed) {
+            if (ov_ring_load_alone(engine, launch->unit[i], launch->stream) != CUDA_SUCCESS) {
+                return OV_REFUSED;
+            }
+        } else if (!ring->unit[launch->unit[i]].loaded) {
             ring->counts.misses++;
             if (ov_ring_load(engine, launch->unit[i]) != CUDA_SUCCESS) {
                 return OV_REFUSED;
@@ -376,7 +421,7 @@ enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *laun
         return OV_STALLED;
     }
     for (unsigned i = 0; i < launch->units; i++) {
-        if (make_visible(ring, launch->unit[i], launch->stream, lane) != CUDA_SUCCESS) {
+        if (make_visible(engine, launch->unit[i], launch->stream, lane) != CUDA_SUCCESS) {
             return OV_REFUSED;
         }
     }

@@ -14,7 +14,8 @@
  * enqueued as far ahead as they do not overwrite a unit that is in use or expected earlier (the *window*).
  *
  * A touch that finds its unit not loaded is a miss: the copy is enqueued at once. So is what a graph that turns the
- * ring (below) expects there and does not find.
+ * ring (below) expects there and does not find. In a hushed pass (profiler.h) nothing is enqueued ahead, and what is
+ * missing is copied when the stream has done all that came before: that is no miss, and no figure counts it.
  *
  * A graph that holds copies of its own turns the ring inside (graph_turn.c). It is handed the ring as a whole: the
  * graph's stream waits for all copies and readers so far, nobody else uses the ring between hand-over and take-over,
@@ -151,6 +152,7 @@ struct ov_ring {
     struct ov_graph *turned_by;
     unsigned doubted_plan, doubts; /* the plan that a graph found to be of another order, and how often that was so */
     CUevent handed, turned;        /* before and after the last graph that had it */
+    CUevent hushed;                /* of a hushed pass: what comes next waits for it */
     struct ov_ring_counts counts;
 };
 
@@ -214,6 +216,8 @@ enum ov_acquire {
     OV_STALLED,  /* something was missing and is on its way now, and the user wants such launches refused (stall.h) */
 };
 enum ov_acquire ov_ring_acquire(struct ov_engine *engine, struct ov_launch *launch);
+/* What the stream is given from now on comes after all copies so far. */
+CUresult ov_ring_hush(struct ov_ring *ring, CUstream stream);
 void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch);
 
 /* ring_turn.c. Before and after the driver is given a graph that turns the ring. OV_ACQUIRED: take_over follows.
@@ -225,6 +229,8 @@ void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUs
  * unit; nothing is expected any more; the entry of a stream; the host waits for the stream, since no event could be
  * recorded there. */
 CUresult ov_ring_load(struct ov_engine *engine, uint32_t index);
+/* The same in a hushed pass, which ends if that cannot be waited for. */
+CUresult ov_ring_load_alone(struct ov_engine *engine, uint32_t index, CUstream stream);
 CUresult ov_ring_wait_for_readers(struct ov_ring *ring, struct ov_unit *owner);
 void ov_ring_step(struct ov_ring *ring, uint32_t index);
 void ov_ring_drop_window(struct ov_ring *ring);

@@ -13,7 +13,8 @@ static CUresult bring_about(struct ov_engine *engine, const struct ov_turn *turn
     CUresult result = CUDA_SUCCESS;
     for (uint32_t i = 0; i < turn->needs && result == CUDA_SUCCESS; i++) {
         if (!ring->unit[turn->need[i]].loaded) {
-            result = ov_ring_load(engine, turn->need[i]);
+            result = engine->profiler.hushed ? ov_ring_load_alone(engine, turn->need[i], stream)
+                                             : ov_ring_load(engine, turn->need[i]);
         }
     }
     for (uint32_t p = 0; p < ring->pages && result == CUDA_SUCCESS; p++) {
@@ -35,7 +36,7 @@ static bool count_missing(struct ov_engine *engine, const struct ov_turn *turn)
 {
     struct ov_ring *ring = &engine->ring;
     bool stalled = false;
-    for (uint32_t i = 0; i < turn->needs; i++) {
+    for (uint32_t i = 0; i < turn->needs && !engine->profiler.hushed; i++) {
         if (!ring->unit[turn->need[i]].loaded) {
             ring->counts.misses++;
             stalled |= ov_stall_miss_graph(engine, turn->need[i]);

@@ -11,6 +11,7 @@
 #include "convert.h"
 #include "engine.h"
 #include "log.h"
+#include "outcome.h"
 #include "runtime.h"
 #include "service.h"
 #include "value.h"
@@ -238,19 +239,17 @@ static void say_status(int connection)
         const size_t resident = engine->last_plan.resident, streamed = engine->last_plan.streamed;
         const size_t host = engine->last_plan.host, ring = engine->last_plan.ring;
         const unsigned plans = atomic_load(&engine->plans);
-        char pass[128] = "";
+        char pass[OV_OUTCOME_BYTES] = "";
         if (engine->last_plan.predicted_s > 0) {
-            snprintf(pass, sizeof pass, "a pass computes %.3f ms (spread %.1f %%), copies %.3f ms, predicted %.3f ms; ",
-                     engine->timed.compute_s * 1e3, engine->timed.spread * 100, engine->last_plan.copies_s * 1e3,
-                     engine->last_plan.predicted_s * 1e3);
+            ov_outcome_tell(engine, pass);
         }
         const unsigned long long copies = engine->ring.counts.copies, misses = engine->ring.counts.misses;
         pthread_mutex_unlock(&engine->lock);
         say(connection,
             "device %d: %s%s; budget %zu MiB, %zu held; weights: %zu MiB resident, %zu streamed, %zu in host memory; "
-            "ring %zu MiB; %s%u plans, %llu copies, %llu misses\n",
+            "ring %zu MiB; %s%s%u plans, %llu copies, %llu misses\n",
             slice, phase, profile, budget >> 20, held >> 20, 2 * resident, 2 * streamed, 2 * host, 2 * ring, pass,
-            plans, copies, misses);
+            pass[0] != 0 ? "; " : "", plans, copies, misses);
     }
 }
 

@@ -143,7 +143,7 @@ static struct ov_timetable_touch *newest(struct ov_timetable *table)
 }
 
 /* NULL: the touch is lost. */
-static struct ov_timetable_touch *push(struct ov_ring *ring, uint32_t row, bool begins, CUstream stream)
+static struct ov_timetable_touch *push(struct ov_ring *ring, uint32_t row, bool begins, CUstream stream, bool hushed)
 {
     struct ov_timetable *table = &ring->timetable;
     for (uint32_t i = 0; i < AT_ONCE && table->count > table->room / 2 && atomic_load(&ov_captures) == 0; i++) {
@@ -154,7 +154,7 @@ static struct ov_timetable_touch *push(struct ov_ring *ring, uint32_t row, bool 
     const uint64_t number = begins ? ++table->begun : 0;
     table->newest = row + 1;
     /* What was lost once is lost up to a pass that has a chance to be whole. */
-    if (table->count == table->room || (table->lost && (!begins || table->count > table->room / 2))) {
+    if (hushed || table->count == table->room || (table->lost && (!begins || table->count > table->room / 2))) {
         table->lost = true;
         return NULL;
     }
@@ -185,14 +185,14 @@ static bool begins_pass(struct ov_timetable *table, uint32_t unit)
     return true;
 }
 
-bool ov_timetable_touch(struct ov_ring *ring, uint32_t index, CUstream stream)
+bool ov_timetable_touch(struct ov_ring *ring, uint32_t index, CUstream stream, bool hushed)
 {
     struct ov_timetable *table = &ring->timetable;
     struct ov_unit *unit = &ring->unit[index];
     if (table->newest == index + 1) {
         return false;
     }
-    struct ov_timetable_touch *touch = push(ring, index, begins_pass(table, index), stream);
+    struct ov_timetable_touch *touch = push(ring, index, begins_pass(table, index), stream, hushed);
     if (touch == NULL) {
         unit->copied = false; /* no later pass is charged with it */
         return false;
@@ -231,7 +231,7 @@ static bool graph_begins_pass(struct ov_timetable *table, const struct ov_turn *
 void ov_timetable_graph(struct ov_ring *ring, const struct ov_turn *turn, CUstream stream)
 {
     struct ov_timetable *table = &ring->timetable;
-    struct ov_timetable_touch *touch = push(ring, table->rows - 1, graph_begins_pass(table, turn), stream);
+    struct ov_timetable_touch *touch = push(ring, table->rows - 1, graph_begins_pass(table, turn), stream, false);
     if (touch != NULL) {
         touch->copies = turn->copies;
     }
@@ -252,6 +252,11 @@ void ov_timetable_graph_ends(struct ov_ring *ring, CUstream stream)
         touch->copied = ov_event_take(&ring->timed, &touch->came) == CUDA_SUCCESS &&
                         ov_cu->cuEventRecord(touch->came, stream) == CUDA_SUCCESS;
     }
+}
+
+void ov_timetable_lose(struct ov_ring *ring)
+{
+    ring->timetable.lost = true;
 }
 
 /* ---- what is over ---- */

@@ -26,6 +26,8 @@
  * queue is full, touches are lost until there is room for the next passes as a whole; those that are not whole are left
  * out, which is told.
  *
+ * Hushed passes (profiler.h) are not what the program takes, and are left out as well.
+ *
  * All memory and events are had when a plan is made; the table of the plan before is kept until the new one has a pass.
  * Without OVERSHOT_TIMING `passes` is 0 and nothing is done. Guarded by the engine's lock.
  */
@@ -104,14 +106,18 @@ void ov_timetable_close(struct ov_ring *ring);
 /* For the meter and the ring, when it is on. Around a copy. */
 bool ov_timetable_copy_begin(struct ov_ring *ring, struct ov_unit *unit);
 void ov_timetable_copy_end(struct ov_ring *ring, struct ov_unit *unit);
-/* Before the stream waits for the unit, if it has to. True: ov_timetable_got when it has been told to. */
-bool ov_timetable_touch(struct ov_ring *ring, uint32_t unit, CUstream stream);
+/* Before the stream waits for the unit, if it has to; in a hushed pass the touch is lost. True: ov_timetable_got when
+ * it has been told to. */
+bool ov_timetable_touch(struct ov_ring *ring, uint32_t unit, CUstream stream, bool hushed);
 void ov_timetable_got(struct ov_ring *ring, CUstream stream);
 /* Before a graph's stream waits for what it needs; when it has been told to; and after its launch. `turn` tells
  * graphs apart. */
 void ov_timetable_graph(struct ov_ring *ring, const struct ov_turn *turn, CUstream stream);
 void ov_timetable_graph_begins(struct ov_ring *ring, CUstream stream);
 void ov_timetable_graph_ends(struct ov_ring *ring, CUstream stream);
+
+/* After ov_timetable_graph_begins: it is launched as in no other pass, and not to be counted. */
+void ov_timetable_lose(struct ov_ring *ring);
 
 /* Counts all that is over. At a quiet point. */
 void ov_timetable_collect(struct ov_ring *ring);

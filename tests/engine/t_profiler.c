@@ -10,10 +10,11 @@
 
 enum { COUNT = 10 };
 static const size_t weight_bytes = 4 * MIB;
-static const char told[] = "a pass computes", anew[] = "they are timed anew";
+static const char told[] = "a pass computes", anew[] = "they are timed anew", slower[] = "more beside copies";
 static const double kernel_us = 2; /* what a kernel takes that does nothing (tests/sim/sim_submit.c) */
 
-/* The host is busy for a while: SIM_QUERY_NS a query. */
+/* The host is busy for a while: SIM_QUERY_NS a query, and with LATE of them longer than a kernel. */
+enum { LATE = 10 };
 static void dawdle(unsigned queries)
 {
     CUevent event;
@@ -168,7 +169,7 @@ static void host_that_is_late(void)
     rig_open_with(&rig, COUNT, weight_bytes);
     passes(&rig, 20, 100);
     for (unsigned i = 0; i < 40; i++) {
-        pass(&rig, 100, 1);
+        pass(&rig, 100, LATE);
     }
     HOLDS(rig_logged(told) && times_anew() == 0);
     close_rig(&rig);
@@ -181,7 +182,7 @@ static void pauses_between_passes(void)
     passes(&rig, 20, 100);
     for (unsigned i = 0; i < 40; i++) {
         passes(&rig, 1, 100);
-        dawdle(10);
+        dawdle(10 * LATE);
     }
     HOLDS(rig_logged(told) && times_anew() == 0);
     close_rig(&rig);
@@ -226,6 +227,51 @@ static void order_changes_meanwhile(void)
     }
     HOLDS(!rig_logged(told));
     passes(&rig, 8, 100); /* in order again */
+    close_rig(&rig);
+}
+
+/* A host that is late has less to wait for in hushed passes, and no copy is to blame for it. */
+static void host_that_is_always_late(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    for (unsigned i = 0; i < 20; i++) {
+        pass(&rig, 100, LATE);
+    }
+    HOLDS(rig_logged(told) && !rig_logged(slower));
+    close_rig(&rig);
+}
+
+/* Copies slow kernels by two fifths; the last one's interval is not counted, since the program waits behind it. */
+static void copies_that_slow_kernels(void)
+{
+    struct rig rig;
+    double percent = 0;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    passes(&rig, 16, 100);
+    HOLDS(rig_logged(slower) && lines_with("%), ", &percent) > 0);
+    HOLDS(percent > 25 && percent < 42);
+    close_rig(&rig);
+}
+
+/* The order is another in the second half of each pass that is hushed: not more than two are tried. */
+static void order_changes_while_hushed(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    unsigned order[COUNT];
+    for (unsigned k = 0; k < COUNT; k++) {
+        order[k] = k < COUNT / 2 ? k : COUNT - 1 - (k - COUNT / 2);
+    }
+    for (unsigned i = 0; i < 40 && rig_plans() == 0; i++) {
+        passes(&rig, 1, 100);
+    }
+    passes(&rig, 3, 100);
+    HOLDS(!rig_logged(told));
+    for (unsigned i = 0; i < 3; i++) {
+        rig_pass(&rig, order, COUNT);
+    }
+    HOLDS(rig_logged(told) && !rig_logged(slower));
     close_rig(&rig);
 }
 
@@ -505,6 +551,9 @@ static const struct rig_case cases[] = {
     CASE(pauses_between_passes),
     CASE(no_order),
     CASE(order_changes_meanwhile),
+    CASE(order_changes_while_hushed),
+    CASE(copies_that_slow_kernels),
+    CASE(host_that_is_always_late),
     CASE(change_in_graph_is_noticed),
     CASE(steady_graph_is_left_alone),
     CASE(kinds_of_graphs_that_take_turns),

@@ -5,6 +5,7 @@
  */
 #include "graphs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { COUNT = 6 };
@@ -72,6 +73,44 @@ static void child_changed(void)
     say("replace", cuGraphExecChildGraphNodeSetParams(exec, holder, other));
     OK(cuGraphDestroy(other));
     replay_and_close(&rig, graph, exec);
+}
+
+/* Often enough for its passes to be timed, with copies beside kernels and without (SIM_CONTENTION tells them apart). */
+static void replay_timed(CUgraph graph)
+{
+    CUgraphExec exec = make_exec(graph);
+    replay(&rig, exec, 40);
+    HOLDS(getenv("LD_PRELOAD") == NULL || rig_logged("more beside copies"));
+    replay_and_close(&rig, graph, exec);
+}
+
+/* In the order of the passes before it. */
+static void nested_children_timed(void)
+{
+    prepare();
+    CUgraph graph = NULL;
+    for (unsigned depth = 0; depth < 3; depth++) {
+        CUgraph outer = new_graph();
+        CUgraphNode before = add_read(&rig, outer, NULL, 0, 2 - depth, 2 - depth);
+        CUgraphNode inner = graph != NULL ? add_child(outer, &before, graph) : before;
+        (void)add_read(&rig, outer, &inner, 1, 3 + depth, 3 + depth);
+        graph = outer;
+    }
+    replay_timed(graph);
+}
+
+/* Four beside each other, between a first and a last one. */
+static void branches_timed(void)
+{
+    CUgraphNode branch[COUNT - 2];
+    prepare();
+    CUgraph graph = new_graph();
+    CUgraphNode first = add_read(&rig, graph, NULL, 0, 0, 0);
+    for (unsigned i = 0; i < COUNT - 2; i++) {
+        branch[i] = add_read(&rig, graph, &first, 1, i + 1, i + 1);
+    }
+    (void)add_read(&rig, graph, branch, COUNT - 2, COUNT - 1, COUNT - 1);
+    replay_timed(graph);
 }
 
 /* An executable graph launched in a capture becomes a child of the captured one. */
@@ -363,6 +402,8 @@ static const struct rig_case cases[] = {
     CASE(child),
     CASE(nested_children),
     CASE(child_changed),
+    CASE(nested_children_timed),
+    CASE(branches_timed),
     CASE(launched_in_a_capture),
     CASE(if_else),
     CASE(while_loop),

@@ -56,6 +56,22 @@ case_status() {
     finish
 }
 
+# What passes take, once they were timed.
+case_status_tells_what_copies_add() {
+    model="$model --ops 2000 --passes 100000"
+    start 14M 14M OVERSHOT_PROFILE_CYCLES=3 SIM_CONTENTION=25
+    tries=0
+    until "$tool" ctl "$pid" status 2>/dev/null | grep -q 'a pass computes'; do
+        tries=$((tries + 1))
+        [ $tries -lt 400 ] || die "no pass was timed"
+        sleep 0.05
+    done
+    ask 'device 0: streaming; * a pass computes * ms (spread * %), *.* % more beside copies, copies * ms, predicted * ms; * plans, *' status
+    kill "$pid"
+    wait "$pid" || :
+    pid=
+}
+
 case_budget_halved_and_doubled() {
     start 16M 32M
     wait_for_streaming

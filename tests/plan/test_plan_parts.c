@@ -318,6 +318,37 @@ START_TEST(copies_are_kept_away_where_that_pays)
     ck_assert_double_le(hold, 2.0);
     ck_assert_double_lt(plan.cycle_s, free_running.cycle_s * 0.99);
     ov_plan_free(&plan);
+    rig.input.never_held = true;
+    plan = rig_plan(&rig);
+    ck_assert_double_eq(plan.hold_stretch, HUGE_VAL);
+    ck_assert(ov_plan_simulate(&rig.input, &plan, &free_running, NULL));
+    ck_assert_double_eq_tol(plan.cycle_s, free_running.cycle_s, 1e-9);
+    ov_plan_free(&plan);
+}
+END_TEST
+
+/* A cycle is computation, waits, and a third of the time in which copies run beside touches that they slow by half. */
+START_TEST(copies_beside_touches_are_told)
+{
+    double beside_s[10], more_s = 0, compute_s = 0;
+    rig_begin(&rig, 10);
+    add_model(&rig, 10, 5, 5);
+    for (unsigned i = 0; i < 10; i++) {
+        rig.stretch[i] = 0.5;
+    }
+    rig.input.tiers = S;
+    rig.input.stretch = rig.stretch;
+    rig.input.never_held = true;
+    struct ov_plan plan = rig_plan(&rig);
+    ck_assert(ov_plan_beside(&rig.input, &plan, beside_s));
+    for (unsigned i = 0; i < 10; i++) {
+        ck_assert_double_ge(beside_s[i], 0);
+        more_s += beside_s[i] / 3;
+        compute_s += rig.compute_s[i];
+    }
+    ck_assert_double_gt(more_s, 0.010);
+    ck_assert_double_eq_tol(plan.cycle_s, compute_s + plan.score.stall_s + more_s, 1e-6);
+    ov_plan_free(&plan);
 }
 END_TEST
 
@@ -402,6 +433,7 @@ Suite *plan_parts_suite(void)
     tcase_add_test(tc, link_by_size);
     tcase_add_test(tc, touches_that_copies_slow);
     tcase_add_test(tc, copies_are_kept_away_where_that_pays);
+    tcase_add_test(tc, copies_beside_touches_are_told);
     tcase_add_test(tc, copies_are_what_a_cycle_needs);
     tcase_add_test(tc, copies_of_later_repetitions);
     tcase_add_test(tc, waits_are_told_per_touch);

@@ -144,6 +144,7 @@ struct sim_event {
     int recorded;
     struct sim_vector clock; /* of the last record */
     int64_t time_ns;
+    const struct sim_lane *lane; /* that it was recorded on; only to be compared */
     int by_node; /* with SIM_NODE_EVENTS=run: until the node's time has come, the event is what it was: */
     int before_recorded;
     int64_t before_ns;
@@ -254,7 +255,7 @@ struct sim_knobs {
     int devices;
     uint64_t device_bytes, pin_limit_bytes, va_limit_bytes, limit_bytes, poison_bytes;
     double link_gbps, hbm_gbps, peer_gbps, tflops;
-    double query_ns;
+    double query_ns, contention;
     int driver_version;
     int real_time, race_abort, opaque_maps, late_node_events;
     const char *report, *kernels, *trace;
@@ -287,6 +288,14 @@ int64_t sim_function_cost(const char *name);
 int64_t sim_engine_place(struct sim_engine_state *engine, int64_t ready_ns, int64_t duration_ns);
 void sim_clock_note(int64_t time_ns); /* a lane reached this time */
 int64_t sim_makespan(void);           /* latest virtual time seen anywhere */
+
+/* ---- kernels beside copies (sim_contention.c) */
+
+/* Returns when a kernel of this lane is over that begins then. */
+int64_t sim_contention_kernel(struct sim_lane *lane, int64_t start_ns, int64_t work_ns);
+/* A copy to the device was placed there: kernels that run meanwhile get longer. */
+void sim_contention_copy(const struct sim_device *device, int64_t start_ns, int64_t end_ns);
+void sim_contention_forget(const struct sim_lane *lane);
 
 /* ---- physical pages (sim_page.c) */
 

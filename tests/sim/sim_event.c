@@ -18,6 +18,7 @@ void sim_event_record_on(struct sim_event *event, struct sim_call *call, const s
     event->by_node = 0;
     event->recorded = 1;
     event->time_ns = lane->tail_ns > now_ns ? lane->tail_ns : now_ns;
+    event->lane = lane;
     sim_vector_copy(&event->clock, &lane->clock);
     sim_capture_event_gone(event);
 }

@@ -65,6 +65,41 @@ static void follow_edge(struct sim_lane *lane, const struct sim_edge *edge)
         sim_lane_follow(lane, &edge->from->lane);
 }
 
+/* When the node may begin; INT64_MAX: nodes that it follows were not run. */
+static int64_t ready_ns(const struct sim_node *node, const struct sim_lane *entry)
+{
+    int64_t latest_ns = node->edge_count == 0 ? entry->tail_ns : 0;
+    for (size_t e = 0; e < node->edge_count; e++) {
+        if (node->edge[e].from->mark == 0)
+            return INT64_MAX;
+        if (node->edge[e].data.from_port != CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER &&
+            node->edge[e].from->lane.tail_ns > latest_ns)
+            latest_ns = node->edge[e].from->lane.tail_ns;
+    }
+    return latest_ns;
+}
+
+/* The node at `at` is the one of those left that begins first, a copy before others: for SIM_CONTENTION. */
+static void take_earliest(struct sim_graph *graph, struct sim_node **order, size_t at, const struct sim_lane *entry)
+{
+    size_t best = at;
+    int64_t best_ns = INT64_MAX;
+    for (size_t i = 0; at == 0 && i < graph->count; i++)
+        graph->node[i]->mark = 0;
+    for (size_t i = at; i < graph->count; i++) {
+        const int64_t at_ns = ready_ns(order[i], entry);
+        const int copies = order[i]->type == CU_GRAPH_NODE_TYPE_MEMCPY && order[best]->type != order[i]->type;
+        if (at_ns < best_ns || (at_ns == best_ns && at_ns != INT64_MAX && copies)) {
+            best = i;
+            best_ns = at_ns;
+        }
+    }
+    struct sim_node *node = order[best];
+    memmove(&order[at + 1], &order[at], (best - at) * sizeof *order);
+    order[at] = node;
+    node->mark = 1;
+}
+
 CUresult sim_graph_run(struct sim_call *call, struct sim_graph *graph, struct sim_lane *entry)
 {
     struct sim_node **order = sim_graph_order(graph);
@@ -72,6 +107,8 @@ CUresult sim_graph_run(struct sim_call *call, struct sim_graph *graph, struct si
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_SUCCESS;
     for (size_t i = 0; i < graph->count && result == CUDA_SUCCESS; i++) {
+        if (sim_knobs.contention > 0)
+            take_earliest(graph, order, i, entry);
         struct sim_node *node = order[i];
         if (node->edge_count == 0)
             sim_lane_follow(&node->lane, entry);

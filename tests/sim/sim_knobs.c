@@ -28,6 +28,7 @@ static const struct knob {
     {"SIM_PEER_GBPS", KNOB_REAL, &sim_knobs.peer_gbps, "374"},
     {"SIM_TFLOPS", KNOB_REAL, &sim_knobs.tflops, "50"},
     {"SIM_QUERY_NS", KNOB_REAL, &sim_knobs.query_ns, "350"},
+    {"SIM_CONTENTION", KNOB_REAL, &sim_knobs.contention, "0"},
     {"SIM_DRIVER_VERSION", KNOB_INT, &sim_knobs.driver_version, "13000"},
     {"SIM_REPORT", KNOB_TEXT, &sim_knobs.report, NULL},
     {"SIM_KERNELS", KNOB_TEXT, &sim_knobs.kernels, NULL},
@@ -138,6 +139,9 @@ void sim_knobs_read(void)
     }
     if (sim_knobs.devices < 0 || sim_knobs.devices > SIM_MAX_DEVICES) {
         bad("SIM_DEVICES", getenv("SIM_DEVICES"));
+    }
+    if (sim_knobs.contention < 0) {
+        bad("SIM_CONTENTION", getenv("SIM_CONTENTION"));
     }
     sim_knobs.device_bytes &= ~(SIM_PAGE_BYTES - 1);
     sim_knobs.real_time = parse_choice("SIM_TIME", "virtual", "real");

@@ -116,6 +116,7 @@ void sim_lane_init(struct sim_lane *lane, struct sim_context *context, uint64_t 
 
 void sim_lane_retire(struct sim_lane *lane)
 {
+    sim_contention_forget(lane);
     if (free_lane_count == free_lane_room) {
         free_lane_room = free_lane_room * 2 + 16;
         free_lanes = grow(free_lanes, free_lane_room, sizeof *free_lanes);

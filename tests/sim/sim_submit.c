@@ -58,7 +58,11 @@ static int64_t copy_on_link(struct sim_lane *lane, const struct sim_op *op, int6
     int up = op->engine == SIM_ENGINE_H2D;
     int64_t duration_ns = (int64_t)(sim_copy_ns(op->bytes) * (op->pageable ? 2 : 1) + 0.5);
     *(up ? &device->h2d_bytes : &device->d2h_bytes) += op->bytes;
-    return sim_engine_place(up ? &device->h2d : &device->d2h, ready_ns, duration_ns) + duration_ns;
+    const int64_t start_ns = sim_engine_place(up ? &device->h2d : &device->d2h, ready_ns, duration_ns);
+    if (up) {
+        sim_contention_copy(device, start_ns, start_ns + duration_ns);
+    }
+    return start_ns + duration_ns;
 }
 
 static int64_t kernel_end(struct sim_lane *lane, const struct sim_op *op, const struct traffic *traffic,
@@ -73,7 +77,7 @@ static int64_t kernel_end(struct sim_lane *lane, const struct sim_op *op, const 
     if (link_ns >= 1) {
         ready_ns = sim_engine_place(&device->h2d, ready_ns, (int64_t)(link_ns + 0.5));
     }
-    return ready_ns + duration_ns;
+    return sim_contention_kernel(lane, ready_ns, duration_ns);
 }
 
 static int64_t operation_end(struct sim_lane *lane, const struct sim_op *op, const struct traffic *traffic,

@@ -1,5 +1,5 @@
 # The simulator's own tests.
-set(SIM_TEST_SUITES sim_image sim_launch sim_capture sim_modes sim_graph sim_update sim_kinds sim_replay sim_getproc sim_memory sim_vmm sim_stream sim_race sim_order sim_knobs sim_global)
+set(SIM_TEST_SUITES sim_image sim_launch sim_capture sim_modes sim_graph sim_update sim_kinds sim_replay sim_getproc sim_memory sim_vmm sim_stream sim_race sim_order sim_knobs sim_contention sim_global)
 set(sim_test_sources "")
 foreach(suite IN LISTS SIM_TEST_SUITES)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/test_${suite}.c)
