@@ -146,9 +146,10 @@ link_ratio() { # BUDGET EXPECTED STACK-ARGUMENTS
         '{ printf "%.4f", ($2 < most ? $2 : most) / gbps / $1 }' "$work/pass"
 }
 
-# A pass whose kernels take twice as long as the copies of all weights, over the same pass without overshot.
+# A pass whose kernels take twice as long as the copies of all weights, over the same pass without overshot; when passes
+# have been timed (OVERSHOT_PROFILE_CYCLES), which is over then and may have left nothing behind.
 compute_overhead() { # BUDGET EXPECTED STACK-ARGUMENTS
-    local ops
+    local ops passes_before=12
     ops=$(awk -v gbps="$link_gbps" -v tflops="$tflops" 'BEGIN { printf "%.1f", 2 * tflops * 1000 / gbps }')
     steady_pass preloaded "$1" "$2" env OVERSHOT_TIERS=streamed -- --ops "$ops" "${@:3}" >"$work/streamed" &&
         steady_pass measured -- --ops "$ops" "${@:3}" >"$work/resident" &&

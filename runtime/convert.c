@@ -228,6 +228,7 @@ static void set_units(struct ov_engine *engine, struct draft *draft)
     ring->edge_count = 0;
     ring->trace = draft->trace;
     ring->newest = 0;
+    ring->left = false;
     ring->ahead_count = ring->ahead_first = 0;
     ring->streamed_count = 0;
     ring->last_turn = 0;

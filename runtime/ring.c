@@ -245,11 +245,49 @@ void ov_ring_drop_window(struct ov_ring *ring)
     }
 }
 
-/* Moves the trace on. The newest unit counts as pending until another is touched. */
+/* One more launch touches the unit that was touched last. If its place was given away already, what is ahead has to be
+ * looked at anew. */
+static void stay(struct ov_ring *ring, struct ov_unit *unit)
+{
+    unit->launches++;
+    if (ring->left) {
+        ring->left = false;
+        unit->pending++;
+        if (!unit->loaded) {
+            ov_ring_drop_window(ring);
+        }
+    }
+}
+
+static void leave_newest(struct ov_ring *ring)
+{
+    if (ring->newest != 0) {
+        struct ov_unit *unit = &ring->unit[ring->newest - 1];
+        unit->pending -= !ring->left;
+        unit->most = unit->launches > unit->most ? unit->launches : unit->most;
+        unit->visits++;
+    }
+}
+
+/* Visits by which it is known how long they are. */
+#define VISITS_KNOWN 2u
+
+/* The launch that mostly is the last one of the visit was made. */
+static void leave_early(struct ov_ring *ring)
+{
+    if (ring->newest != 0 && !ring->left) {
+        struct ov_unit *unit = &ring->unit[ring->newest - 1];
+        ring->left = unit->visits >= VISITS_KNOWN && unit->launches >= unit->most;
+        unit->pending -= ring->left;
+    }
+}
+
+/* Moves the trace on. The newest unit counts as pending until it is left. */
 void ov_ring_step(struct ov_ring *ring, uint32_t index)
 {
     enum ov_trace_step kind = ov_trace_touch(&ring->trace, index);
     if (kind == OV_TRACE_SAME) {
+        stay(ring, &ring->unit[index]);
         return;
     }
     bool expected = kind == OV_TRACE_EXPECTED && ring->ahead_count > 0 && ring->ahead[ring->ahead_first] == index;
@@ -260,10 +298,10 @@ void ov_ring_step(struct ov_ring *ring, uint32_t index)
         ov_ring_drop_window(ring);
         ring->unit[index].pending++;
     }
-    if (ring->newest != 0) {
-        ring->unit[ring->newest - 1].pending--;
-    }
+    leave_newest(ring);
     ring->newest = index + 1;
+    ring->left = false;
+    ring->unit[index].launches = 1;
 }
 
 static bool may_overwrite(const struct ov_ring *ring, const struct ov_unit *unit, uint32_t index)
@@ -526,6 +564,7 @@ void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch)
         }
         atomic_fetch_sub_explicit(&unit->holds, 1, memory_order_release);
     }
+    leave_early(ring);
     prefetch(engine);
 }
 

@@ -13,6 +13,10 @@
  * What comes next is the trace's business (trace.h). After each launch that used units, copies of expected units are
  * enqueued as far ahead as they do not overwrite a unit that is in use or expected earlier (the *window*).
  *
+ * Launches in a row that touch one unit are a *visit*. Its place is free when another unit is touched; or sooner, when
+ * as many launches have touched it as ever did in a visit: what the program does next, with resident weights or with
+ * none, is time in which the link would wait for a place.
+ *
  * A touch that finds its unit not loaded is a miss: the copy is enqueued at once. So is what a graph that turns the
  * ring (below) expects there and does not find. In a hushed pass (profiler.h) nothing is enqueued ahead, and what is
  * missing is copied when the stream has done all that came before: that is no miss, and no figure counts it.
@@ -77,7 +81,10 @@ struct ov_unit {
     uint32_t tests;  /* of which so many were timed after the plan, */
     double tested_s; /* and took so long together */
     _Atomic uint32_t holds;
-    uint32_t pending;   /* touches in the window, and being the newest touched */
+    uint32_t pending;   /* touches in the window, and the visit under way */
+    uint32_t visits;    /* so far, and launches in a row that touched it: */
+    uint32_t launches;  /* in this visit, */
+    uint32_t most;      /* in one of those before, at most */
     uint64_t load;      /* number of the copy */
     CUevent ready;      /* after the copy */
     CUevent asked, got; /* around the first wait for it, on the stream that waited */
@@ -133,6 +140,7 @@ struct ov_ring {
     CUstream side;
     struct ov_trace trace;     /* of one unit more, too */
     uint32_t newest;           /* 1 + unit touched last */
+    bool left;                 /* its visit is over, as far as it is known */
     uint32_t ahead[OV_WINDOW]; /* the window: circular */
     uint32_t ahead_first, ahead_count;
     uint64_t loads;
