@@ -113,10 +113,6 @@ void plan_text(const struct plan_curve *curve, FILE *out)
     fputs("  ring       ", out);
     print_size(out, plan->ring_pages);
     fprintf(out, "\n  strategy   %s, best of %zu plans\n", ov_plan_strategy_name(plan->strategy), plan->tried);
-    if (plan->hold_stretch < HUGE_VAL) {
-        fprintf(out, "  copies     do not begin in touches that they slow by %.0f %% or more\n",
-                plan->hold_stretch * 100);
-    }
     print_warnings(plan, out);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # same.sh SHIM DRIVER STACK OPTIONS...: one program of `stack` computes what it computes without overshot; the driver
 # and the shim report nothing. Budget and the like come from the environment. STREAMS=1: and weights were streamed; PLANS=N:
-# with at most so many plans; IN_PART=1: something was left in host memory because it is read in part.
+# with at most so many plans; MISSES=N: with at most so many misses; IN_PART=1: something was left in host memory because it is read in part.
 set -euo pipefail
 shim=$1 driver=$2 stack=$3
 shift 3
@@ -21,3 +21,5 @@ fi
 [ "${IN_PART:-0}" = 0 ] || grep -q 'read in part' "$work/err" || { echo 'nothing was found to be read in part' && exit 1; }
 plans=$(sed -n 's/.*; \([0-9]*\) plans, .*/\1/p' "$work/err" | tail -n 1)
 [ -z "${PLANS:-}" ] || [ "${plans:-0}" -le "$PLANS" ] || { echo "$plans plans" && exit 1; }
+misses=$(sed -n 's/.* copies, \([0-9]*\) misses.*/\1/p' "$work/err" | tail -n 1)
+[ -z "${MISSES:-}" ] || [ "${misses:-$((MISSES + 1))}" -le "$MISSES" ] || { echo "${misses:-unknown} misses" && exit 1; }

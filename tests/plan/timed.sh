@@ -104,6 +104,9 @@ case_passes_take_what_is_predicted_at_60_percent() { takes_what_is_predicted 117
 case_passes_take_what_is_predicted_at_80_percent() { takes_what_is_predicted 156M 500; }
 case_passes_take_what_is_predicted_when_computation_is_long() { takes_what_is_predicted 79M 1400; }
 
+# The first streamed weight takes the place of the last one, behind which resident ones come, and the pause.
+case_passes_that_end_with_resident_weights_take_what_is_predicted() { takes_what_is_predicted 117M 900 SIM_CONTENTION=15; }
+
 case_passes_of_graphs_take_what_is_predicted() { takes_what_is_predicted 120M 600 -- --graph; }
 case_passes_of_long_graphs_take_what_is_predicted() { takes_what_is_predicted 79M 1400 -- --graph; }
 
