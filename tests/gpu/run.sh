@@ -6,7 +6,7 @@
 #   CLIENTS   folder with llama_pass.py and others (PyTorch, transformers); without it only our own programs run
 #   OUT       folder for the logs (default: a new one in /tmp)
 #   GPU       number of the device to use (default 0)
-#   PASSES    passes of 32 tokens whose mean is taken (default 40)
+#   PASSES    passes of 32 tokens whose mean is taken (default 150)
 #   GPU_QUICK=1 leaves out the longer runs; LOG=debug has overshot log more; BUDGET_A, B, C and ALL are MiB.
 #
 # Each run is compared with one without overshot in the same session: md5 of the output, time, device memory as the
@@ -90,7 +90,7 @@ if [ -f "${CLIENTS:-}/llama_pass.py" ]; then
     python3 "$here/link_peak.py" >"$out/peak.log" 2>&1
     peak=$(sed -n 's/^link peak \([0-9.]*\).*/\1/p' "$out/peak.log")
     context=$(sed -n 's/.*context \([0-9]*\) MiB.*/\1/p' "$out/peak.log")
-    export N=${PASSES:-40} # of them, the first few are timed, once with their copies held back
+    export N=${PASSES:-150} # of them, the first few are timed, once with their copies held back
     say "== llama_pass.py; link peak $peak GB/s (pinned copies of 256 MiB), context $context MiB"
     pass() { sed -n "s/.*$2 pass \([0-9.]*\) ms.*/\1/p" "$out/$1.log" | head -1; }
     sums() { grep -o 'md5 [0-9a-f]*' "$out/$1.log" | tr '\n' ' '; }
