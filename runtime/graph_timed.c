@@ -115,7 +115,9 @@ static bool time_node(struct timed *t, const struct ov_graph_node *node, uint32_
 static bool touches_of(const struct ov_graph_node *node, struct ov_touches *touches)
 {
     *touches = (struct ov_touches){.count = node->enabled ? node->touches : 0};
-    memcpy(touches->item, node->touch, touches->count * sizeof *node->touch);
+    if (touches->count > 0) {
+        memcpy(touches->item, node->touch, touches->count * sizeof *node->touch);
+    }
     return touches->count > 0;
 }
 

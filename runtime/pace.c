@@ -66,7 +66,7 @@ static double expect(const struct ov_engine *engine, size_t first, size_t last)
 /* Nothing is watched, and nothing was seen. */
 static void reset(struct ov_pace *pace)
 {
-    pace->eager = (struct ov_paced_span){.expected_s = 0};
+    pace->eager = (struct ov_paced_span){.seen_s = pace->eager.seen_s};
     pace->graph = (struct ov_paced_graph){.begin = pace->graph.begin, .end = pace->graph.end};
     pace->pair[0].begun = pace->pair[0].full = pace->pair[1].begun = pace->pair[1].full = false;
     pace->graphs = pace->due = false;
@@ -155,6 +155,11 @@ void ov_pace_pass(struct ov_pace *pace, const struct ov_unit *unit, CUstream str
         pace->pair[pace->now].full = !late && ov_cu->cuEventRecord(pace->pair[pace->now].end, stream) == CUDA_SUCCESS;
         pace->now = 1 - pace->now;
     }
+}
+
+void ov_pace_lose(struct ov_pace *pace)
+{
+    pace->pair[pace->now].begun = false;
 }
 
 /* ---- graphs ---- */

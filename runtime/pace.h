@@ -78,6 +78,8 @@ void ov_pace_begin(struct ov_engine *engine);
 void ov_pace_close(struct ov_engine *engine);
 /* A launch on the stream has waited for a unit that is watched. */
 void ov_pace_pass(struct ov_pace *pace, const struct ov_unit *unit, CUstream stream);
+/* What is between the two is longer this time, and that is known. */
+void ov_pace_lose(struct ov_pace *pace);
 /* A graph that turns the ring is about to be launched, with so many copies in it. True: ov_pace_graph_ends when it was,
  * or was refused. */
 bool ov_pace_graph_begins(struct ov_pace *pace, uint64_t kind, uint32_t copies, CUstream stream);

@@ -62,15 +62,18 @@ bool ov_planning_begin(struct ov_engine *engine, uint32_t spare_pages)
 {
     ov_planning_end(&engine->planning);
     if (ov_opt.planning == OV_OPT_PLANNING_WAIT) {
+        ov_engine_look(engine);
         return false;
     }
     struct ov_planning_job *job = calloc(1, sizeof *job);
     if (job == NULL || !ask(engine, spare_pages, &job->question)) {
         free(job);
+        ov_engine_look(engine);
         return false;
     }
     if (!ov_worker_start(NULL, answer, job)) {
         drop(job);
+        ov_engine_look(engine);
         return false;
     }
     engine->planning = (struct ov_planning){.job = job, .plan = engine->plans, .awaited = true};
@@ -94,7 +97,7 @@ bool ov_planning_recall(const struct ov_planning *planning, const struct ov_ques
 {
     const struct ov_planning_job *job = planning->job;
     return job != NULL && atomic_load(&job->stage) == ANSWERED && job->made &&
-           ov_question_same(&job->question, question) && ov_plan_clone(&job->plan, plan);
+           ov_question_covers(&job->question, question) && ov_plan_clone(&job->plan, plan);
 }
 
 void ov_planning_end(struct ov_planning *planning)

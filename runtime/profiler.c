@@ -243,17 +243,23 @@ static void surprise(struct ov_profiler *profiler)
 }
 
 /* The stream has done all that was asked of it, and waits for the host: with less to do it would wait longer. */
-static void note_late(struct ov_profiler *profiler, CUstream stream)
+static void ask_late(struct ov_profiler *profiler, CUstream stream)
 {
-    uint8_t *late = &profiler->late[profiler->at];
-    if (profiler->hushed || *late == UINT8_MAX) {
-        return;
+    profiler->late_at = 0;
+    if (!profiler->hushed) {
+        const CUstreamCaptureMode mode = ov_relax(); /* another thread may begin a capture now */
+        profiler->late_at = ov_cu->cuStreamQuery(stream) == CUDA_SUCCESS ? profiler->at + 1 : 0;
+        ov_relax_end(mode);
     }
-    const CUstreamCaptureMode mode = ov_relax(); /* another thread may begin a capture now */
-    if (ov_cu->cuStreamQuery(stream) == CUDA_SUCCESS) {
-        ++*late;
+}
+
+/* It counts when the launch was made, which may be asked for several times. */
+static void count_late(struct ov_profiler *profiler)
+{
+    if (profiler->late_at > 0 && profiler->late[profiler->late_at - 1] < UINT8_MAX) {
+        profiler->late[profiler->late_at - 1]++;
     }
-    ov_relax_end(mode);
+    profiler->late_at = 0;
 }
 
 /* 1 + index, 0: none of this engine's. */
@@ -297,6 +303,7 @@ void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch
 {
     struct ov_profiler *profiler = &engine->profiler;
     profiler->ended = NULL;
+    profiler->late_at = 0;
     profiler->steps = 0;
     profiler->may_hush = true;
     if (profiler->plan != engine->plans) {
@@ -307,12 +314,15 @@ void ov_profiler_arrive(struct ov_engine *engine, const struct ov_launch *launch
         ov_profiler_lose(profiler);
         return;
     }
+    if (profiler->hushed && launch->stream != profiler->stream) { /* copies have waited for one stream only */
+        ov_profiler_lose(profiler);
+    }
     bool brings = ov_profiler_meet(engine, touches);
     profiler->waits = engine->ring.counts.waits;
     if (profiler->phase == OV_PROFILER_FOLLOWING && brings && launch->stream == profiler->stream &&
         launch->watch == NULL) {
         const uint32_t used = profiler->used;
-        note_late(profiler, launch->stream);
+        ask_late(profiler, launch->stream);
         profiler->ended = record(profiler, launch->stream);
         profiler->used = used; /* kept by depart; until then the launch may come here again */
     }
@@ -402,6 +412,7 @@ void ov_profiler_depart(struct ov_engine *engine, const struct ov_launch *launch
     struct ov_profiler *profiler = &engine->profiler;
     CUevent ended = profiler->ended;
     profiler->used += ended != NULL;
+    count_late(profiler);
     const uint32_t slot = profiler->slot, used = profiler->used;
     ov_profiler_advance(profiler, ended);
     if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->steps > 0) {
@@ -435,8 +446,12 @@ bool ov_profiler_hushes(struct ov_engine *engine, const struct ov_touches *touch
 void ov_profiler_pause(struct ov_profiler *profiler, CUstream stream)
 {
     profiler->pausing = NULL;
+    profiler->late_at = 0;
+    if (profiler->hushed && profiler->stream != stream) {
+        ov_profiler_lose(profiler);
+    }
     if (profiler->phase == OV_PROFILER_FOLLOWING && profiler->stream == stream) {
-        note_late(profiler, stream);
+        ask_late(profiler, stream);
         profiler->pausing = sample_at(profiler, profiler->slot, profiler->at);
         profiler->pausing->skip[0].begin = record(profiler, stream);
         profiler->pausing->skip[0].end = ov_profiler_event(profiler); /* of this pass, which may end meanwhile */
@@ -469,6 +484,7 @@ void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph gr
 void ov_profiler_launched(struct ov_profiler *profiler, CUstream stream)
 {
     profiler->launching--;
+    count_late(profiler);
     profiler->any_launched = ov_cu->cuEventRecord(profiler->launched, stream) == CUDA_SUCCESS || profiler->any_launched;
 }
 

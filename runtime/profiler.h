@@ -100,6 +100,7 @@ struct ov_profiler {
     bool may_hush;           /* whoever moves on lets a hushed one begin there */
     uint32_t unhushed;       /* hushed ones that were broken off */
     float *seconds;          /* wanted x length; negative: not known */
+    uint32_t late_at;        /* 1 + interval that the launch under way ends late, 0: none */
     uint8_t *late; /* per interval: passes beside copies in which the stream had nothing left to do at its end */
     uint32_t surprises;
     uint64_t sought; /* touches while seeking */

@@ -214,12 +214,18 @@ static bool same_link(const struct ov_plan_input *a, const struct ov_plan_input 
     return same;
 }
 
-/* What comes from the options does not change while a program runs. */
-bool ov_question_same(const struct ov_question *a, const struct ov_question *b)
+static bool covers_budget(const struct ov_plan_input *kept, const struct ov_plan_input *asked)
 {
-    return a->share == b->share && a->input.budget_pages == b->input.budget_pages && a->input.mode == b->input.mode &&
-           a->input.ring_request_pages == b->input.ring_request_pages && same_units(&a->input, &b->input) &&
-           same_cycle(&a->input, &b->input) && same_groups(&a->input, &b->input) && same_link(&a->input, &b->input);
+    return asked->budget_pages >= kept->budget_pages && asked->budget_pages * 100 <= kept->budget_pages * 101;
+}
+
+/* What comes from the options does not change while a program runs. */
+bool ov_question_covers(const struct ov_question *kept, const struct ov_question *asked)
+{
+    return kept->share == asked->share && covers_budget(&kept->input, &asked->input) &&
+           kept->input.mode == asked->input.mode && kept->input.ring_request_pages == asked->input.ring_request_pages &&
+           same_units(&kept->input, &asked->input) && same_cycle(&kept->input, &asked->input) &&
+           same_groups(&kept->input, &asked->input) && same_link(&kept->input, &asked->input);
 }
 
 /* ---- answering ---- */

@@ -29,8 +29,9 @@ bool ov_question_ask(const struct ov_engine *engine, uint32_t budget_pages, stru
 /* As ov_question_ask, of what was asked. `to` may not move in memory afterwards, as no question may. */
 bool ov_question_copy(const struct ov_question *from, struct ov_question *to);
 void ov_question_free(struct ov_question *question);
-/* Whether an answer to one is the answer to the other. How much may be searched for it does not count. */
-bool ov_question_same(const struct ov_question *a, const struct ov_question *b);
+/* Whether the answer to what was kept answers this one, too: it is the same, but for how much may be searched, and a
+ * budget that may be larger by 1 %, since small memory comes and goes. */
+bool ov_question_covers(const struct ov_question *kept, const struct ov_question *asked);
 /* False: memory ran out, and *plan need not be freed. */
 bool ov_question_answer(const struct ov_question *question, struct ov_plan *plan);
 

@@ -6,7 +6,6 @@
 #include "clock.h"
 #include "convert.h"
 #include "engine.h"
-#include "gate.h"
 #include "log.h"
 #include "record.h"
 #include "retime.h"
@@ -139,7 +138,7 @@ static void attend(struct ov_engine *engine)
     ov_record_quiet(engine);
     enum work work = due(engine);
     bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
-    bool off = !timed && ov_pace_is_off(&engine->ring.pace), answered = ov_planning_done(&engine->planning);
+    bool off = !timed && engine->ring.pace.due, answered = ov_planning_done(&engine->planning);
     pthread_mutex_unlock(&engine->lock);
     if (work == NOTHING && !replan && !timed && !off && !answered) {
         atomic_store(&engine->overdue, 0); /* asked again after as many launches */
@@ -161,7 +160,7 @@ static void attend(struct ov_engine *engine)
     } else if (work == LOOK) {
         (void)ov_learn_hash(engine);
     }
-    if (timed && engine->watches == 0) {
+    if (timed && engine->profiler.phase == OV_PROFILER_DONE && engine->watches == 0) { /* no plan came before it */
         replan = ov_retime(engine, spare_pages(engine)) || replan;
     }
     if (answered && !timed && engine->watches == 0) {
@@ -171,7 +170,7 @@ static void attend(struct ov_engine *engine)
         engine->replan_soon = engine->slack = false;
         (void)ov_plan_and_convert(engine, 0, spare_pages(engine));
     }
-    if (off && !replan) {
+    if (off && !replan && ov_pace_is_off(&engine->ring.pace)) {
         ov_log(OV_LOG_INFO, "device %d: passes take another time than was planned for: they are timed anew",
                engine->device);
         ov_profiler_begin(engine, true);
@@ -194,42 +193,6 @@ static void catch_up(struct ov_engine *engine)
     }
 }
 
-/* A pass that goes through several devices is waited for on the last one, mostly. So a device that had no quiet point
- * of its own for a while is attended at another's. If there is something to do, it is waited for, and so are all the
- * others, since they may be writing to host memory that is searched. */
-#define OTHERS_FIRST 4u
-
-static void note_all(struct ov_engine *engine)
-{
-    ov_gate_enter(); /* so that none of them is closed meanwhile */
-    for (int slice = 0; slice < OV_DEVICES; slice++) {
-        const struct ov_engine *other = ov_engine_at(slice);
-        if (other != NULL && other != engine) {
-            ov_note_foreign(engine, other->context);
-        }
-    }
-    ov_gate_leave();
-}
-
-static void attend_others(const struct ov_engine *here)
-{
-    for (int slice = 0; slice < OV_DEVICES; slice++) {
-        struct ov_engine *other = ov_engine_at(slice);
-        if (other == NULL || other == here || !other->armed ||
-            atomic_fetch_add_explicit(&other->unattended, 1, memory_order_relaxed) + 1 < OTHERS_FIRST) {
-            continue;
-        }
-        atomic_store_explicit(&other->unattended, 0, memory_order_relaxed);
-        const bool entered = ov_context_enter(other);
-        note_all(other);
-        catch_up(other);
-        if (!other->paused) {
-            attend(other);
-        }
-        ov_context_leave(entered);
-    }
-}
-
 void ov_quiet_point(void)
 {
     for (int slice = 0; slice < OV_DEVICES; slice++) {
@@ -249,11 +212,9 @@ void ov_quiet_point(void)
     }
     struct ov_engine *engine = ov_engine_here();
     if (engine != NULL && engine->armed) {
-        atomic_store_explicit(&engine->unattended, 0, memory_order_relaxed);
         catch_up(engine);
         if (!engine->paused) {
             attend(engine);
         }
     }
-    attend_others(engine);
 }

@@ -245,14 +245,19 @@ void ov_ring_drop_window(struct ov_ring *ring)
     }
 }
 
-/* One more launch touches the unit that was touched last. If its place was given away already, what is ahead has to be
- * looked at anew. */
+/* Visits by which it is known how long they are, and after so many shorter ones a long one counts no more. */
+#define VISITS_KNOWN   2u
+#define VISITS_SHORTER 8u
+
+/* One more launch touches the unit that was touched last. If its place was given away already, that was too soon: what
+ * is ahead has to be looked at anew, and how long its visits are is not known any more. */
 static void stay(struct ov_ring *ring, struct ov_unit *unit)
 {
     unit->launches++;
     if (ring->left) {
         ring->left = false;
         unit->pending++;
+        unit->visits = 0;
         if (!unit->loaded) {
             ov_ring_drop_window(ring);
         }
@@ -264,18 +269,20 @@ static void leave_newest(struct ov_ring *ring)
     if (ring->newest != 0) {
         struct ov_unit *unit = &ring->unit[ring->newest - 1];
         unit->pending -= !ring->left;
-        unit->most = unit->launches > unit->most ? unit->launches : unit->most;
+        unit->shorter = unit->launches < unit->most ? unit->shorter + 1 : 0;
+        if (unit->launches > unit->most || unit->shorter == VISITS_SHORTER) {
+            unit->most = unit->launches;
+            unit->shorter = 0;
+        }
         unit->visits++;
     }
 }
 
-/* Visits by which it is known how long they are. */
-#define VISITS_KNOWN 2u
-
-/* The launch that mostly is the last one of the visit was made. */
+/* The launch that mostly is the last one of the visit was made. Not where a copy that would not be needed otherwise has
+ * its launch refused. */
 static void leave_early(struct ov_ring *ring)
 {
-    if (ring->newest != 0 && !ring->left) {
+    if (ring->newest != 0 && !ring->left && ov_opt.stall != OV_OPT_STALL_ERROR) {
         struct ov_unit *unit = &ring->unit[ring->newest - 1];
         ring->left = unit->visits >= VISITS_KNOWN && unit->launches >= unit->most;
         unit->pending -= ring->left;
@@ -374,6 +381,7 @@ static CUresult wait_alone(struct ov_ring *ring, const struct ov_unit *unit, CUs
         lane->seen = unit->load;
         ring->counts.waits++;
     }
+    ov_pace_lose(&ring->pace);
     return result;
 }
 

@@ -19,7 +19,7 @@
  *
  * A touch that finds its unit not loaded is a miss: the copy is enqueued at once. So is what a graph that turns the
  * ring (below) expects there and does not find. In a hushed pass (profiler.h) nothing is enqueued ahead, and what is
- * missing is copied when the stream has done all that came before: that is no miss, and no figure counts it.
+ * missing is copied when the stream has done all that came before: that is no miss.
  *
  * A graph that holds copies of its own turns the ring inside (graph_turn.c). It is handed the ring as a whole: the
  * graph's stream waits for all copies and readers so far, nobody else uses the ring between hand-over and take-over,
@@ -84,7 +84,8 @@ struct ov_unit {
     uint32_t pending;   /* touches in the window, and the visit under way */
     uint32_t visits;    /* so far, and launches in a row that touched it: */
     uint32_t launches;  /* in this visit, */
-    uint32_t most;      /* in one of those before, at most */
+    uint32_t most;      /* in one of those before, at most, */
+    uint32_t shorter;   /* than which so many in a row were shorter */
     uint64_t load;      /* number of the copy */
     CUevent ready;      /* after the copy */
     CUevent asked, got; /* around the first wait for it, on the stream that waited */

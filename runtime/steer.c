@@ -103,6 +103,13 @@ static bool may_restore(struct ov_engine *engine, char *line)
     return true;
 }
 
+/* Passes that are being timed are not, from now on; those that never were are. */
+static void time_or_not(struct ov_engine *engine)
+{
+    const bool wanted = !engine->paused && !engine->profile_suspended;
+    ov_profiler_begin(engine, wanted && atomic_load(&engine->planned) && engine->learn.runs.compute_s == NULL);
+}
+
 static void carry_out(struct ov_engine *engine, const struct request *request, char *line)
 {
     struct ov_ledger *ledger = &engine->ledger;
@@ -130,11 +137,13 @@ static void carry_out(struct ov_engine *engine, const struct request *request, c
     case PAUSE:
     case RESUME:
         engine->paused = request->action == PAUSE;
+        time_or_not(engine);
         tell(line, " device %d: %s;", engine->device, engine->paused ? "paused" : "resumed");
         break;
     case SUSPEND_PROFILE:
     case RESUME_PROFILE:
         engine->profile_suspended = request->action == SUSPEND_PROFILE;
+        time_or_not(engine);
         tell(line, " device %d: profile %s;", engine->device, engine->profile_suspended ? "suspended" : "resumed");
         break;
     }

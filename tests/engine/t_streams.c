@@ -341,46 +341,6 @@ static void peer_reads(void)
     rig_close(&rig[1]);
 }
 
-/* A pass goes through two devices and is waited for at its end, on one of them: weights of both are streamed. */
-static void waits_for_one_of_two(void)
-{
-    struct rig rig[2];
-    uint32_t *got[2];
-    CUevent over;
-    for (int d = 0; d < 2; d++) {
-        rig_open(&rig[d], d);
-        OK(cuMemAllocHost((void **)&got[d], 4 * COUNT));
-        for (unsigned i = 0; i < COUNT; i++) {
-            (void)rig_add(&rig[d], weight_bytes);
-        }
-    }
-    OK(cuEventCreate(&over, CU_EVENT_DISABLE_TIMING));
-    for (int pass = 0; pass < 40; pass++) {
-        for (int d = 1; d >= 0; d--) {
-            OK(cuCtxSetCurrent(rig[d].context));
-            for (unsigned i = 0; i < COUNT; i++) {
-                rig_read(&rig[d], i, i, rig[d].stream);
-            }
-            OK(cuMemcpyDtoHAsync(got[d], rig[d].out, 4 * COUNT, rig[d].stream));
-            if (d == 1) {
-                OK(cuEventRecord(over, rig[d].stream));
-            }
-        }
-        OK(cuStreamWaitEvent(rig[0].stream, over, 0));
-        OK(cuStreamSynchronize(rig[0].stream));
-        for (int d = 0; d < 2; d++) {
-            rig_compare(&rig[d], got[d], NULL, COUNT);
-        }
-    }
-    HOLDS(rig_logged("device 0, plan"));
-    HOLDS(rig_logged("device 1, plan"));
-    OK(cuEventDestroy(over));
-    OK(cuMemFreeHost(got[0]));
-    OK(cuMemFreeHost(got[1]));
-    rig_close(&rig[1]);
-    rig_close(&rig[0]);
-}
-
 static CUcontext new_context(CUdevice device)
 {
     CUcontext context;
@@ -496,7 +456,6 @@ static const struct rig_case cases[] = {
     CASE(threads_with_default_streams),
     CASE(allocations_meanwhile),
     CASE(two_devices),
-    CASE(waits_for_one_of_two),
     CASE(peer_reads),
     CASE(second_context_reads),
     CASE(context_made_again),

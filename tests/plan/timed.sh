@@ -141,14 +141,14 @@ case_interference_is_predicted_for_another_plan() {
 }
 case_interference_is_predicted_in_graphs() { takes_what_is_predicted 79M 1400 SIM_CONTENTION=40 -- --graph; }
 
-# What a program takes more than without passes that are hushed, of which there are two: what they do not overlap.
+# What a program takes more than when none is timed, for two that are hushed: what they do not overlap.
 case_hushed_passes_take_copies_and_computation_at_most() {
     sizes=16,8,24
     for hushed in no yes; do
         if [ $hushed = yes ]; then
             program 79M 900 20 OVERSHOT_SUMMARY=1
         else
-            program 79M 900 20 OVERSHOT_SUMMARY=1 OVERSHOT_STALL=error
+            program 79M 900 20 OVERSHOT_SUMMARY=1 OVERSHOT_PROFILE_CYCLES=0
         fi
         number virtual_ns "$work/report" >"$work/$hushed"
         sed -n 's/.* \([0-9]* misses\).*/\1/p' "$work/output" "$work/log" >"$work/misses.$hushed"
@@ -158,7 +158,7 @@ case_hushed_passes_take_copies_and_computation_at_most() {
         -v pass="$(told predicted)" 'BEGIN {
         more = (b - a) / 1e6
         least = computes + copies - pass # one of them
-        exit !(more > least && more < 2 * 1.05 * least)
+        exit !(more > least && more < 2 * 1.15 * least) # and what asking takes, in all that are timed
     }' || die "hushed passes take $(cat "$work/yes") - $(cat "$work/no") ns more"
     [ -s "$work/misses.yes" ] && diff "$work/misses.no" "$work/misses.yes" >&2 || die "misses of hushed passes count"
 }
