@@ -350,6 +350,7 @@ static enum served serve(struct ov_graph_launch *launch, CUresult *result)
 
 CUresult ov_graph_launch_begin(struct ov_graph_launch *launch)
 {
+    ov_launch_on(launch->stream);
     ov_gate_enter();
     launch->used = launch->exec;
     launch->served = launch->turning = launch->timed = launch->paced = false;

@@ -26,8 +26,12 @@
 /* Rounds in which a unit could not be taken out, after which the driver's error is the launch's. */
 #define FAILURES 3u
 
-/* Launches without a quiet point after which one is made. */
+/* Launches without a quiet point after which one is made; and after which one is found where a stream has nothing left
+ * to do. Programs that are told by host functions what is over, as JAX is, wait without asking the driver. */
 #define OVERDUE_LAUNCHES 4096u
+#define IDLE_LAUNCHES    512u
+
+static _Atomic bool seeks_idle;
 
 /* What has to be done to a unit before the launch. */
 struct verdict {
@@ -419,8 +423,32 @@ __attribute__((noinline, cold)) static CUresult serve_exposed(const struct ov_la
     return result;
 }
 
+__attribute__((noinline, cold)) static void look_for_idle(CUstream stream)
+{
+    const struct ov_engine *engine = ov_engine_here();
+    if (engine == NULL || !engine->looking) {
+        atomic_store(&seeks_idle, false);
+    } else if (ov_self.gate_depth == 0 && atomic_load(&ov_captures) == 0) {
+        const CUstreamCaptureMode mode = ov_relax(); /* another thread may begin a capture now */
+        const bool idle = ov_cu->cuStreamQuery(stream) == CUDA_SUCCESS;
+        ov_relax_end(mode);
+        if (idle) {
+            atomic_store(&seeks_idle, false);
+            ov_quiet_point();
+        }
+    }
+}
+
+void ov_launch_on(CUstream stream)
+{
+    if (__builtin_expect(atomic_load_explicit(&seeks_idle, memory_order_relaxed), 0)) {
+        look_for_idle(stream);
+    }
+}
+
 CUresult ov_launch_begin(struct ov_launch *launch)
 {
+    ov_launch_on(launch->stream);
     ov_gate_enter();
     launch->engine = NULL;
     launch->watch = NULL;
@@ -472,6 +500,9 @@ void ov_launch_counted(struct ov_engine *engine, unsigned launches)
 {
     if (engine->looking) {
         unsigned before = atomic_fetch_add_explicit(&engine->overdue, launches, memory_order_relaxed);
+        if (before <= IDLE_LAUNCHES && before + launches > IDLE_LAUNCHES) {
+            atomic_store(&seeks_idle, true);
+        }
         if (before <= OVERDUE_LAUNCHES && before + launches > OVERDUE_LAUNCHES) {
             ov_quiet_point();
         }

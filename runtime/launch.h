@@ -24,7 +24,9 @@ bool ov_launch_wants_watch(const struct ov_engine *engine, const struct ov_launc
 bool ov_launch_is_foreign(struct ov_engine *engine);
 /* Parameters that cannot be seen may hold any address: nothing is streamed any more. */
 CUresult ov_launch_is_opaque(const struct ov_kernel *kernel);
-/* Launches without a quiet point are counted; after too many one is made. Outside of the gate. */
+/* Launches without a quiet point are counted; after too many one is made, and after some where a launch finds its
+ * stream idle, for which ov_launch_on comes before it. Outside of the gate. */
 void ov_launch_counted(struct ov_engine *engine, unsigned launches);
+void ov_launch_on(CUstream stream);
 
 #endif

@@ -1,6 +1,9 @@
 /*
  * Quiet points: moments at which the program has waited for the device anyway. There, and only there, memory is hashed,
  * the log is studied, plans are made and changed.
+ *
+ * A program that is called back when something is over does not wait in a way that is seen: for it, a launch that finds
+ * its stream idle is one, after hundreds without (launch.c); and after thousands, whatever is under way is waited for.
  */
 
 #include "clock.h"

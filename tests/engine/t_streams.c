@@ -4,8 +4,11 @@
 #include "rig.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { COUNT = 8, MANY = 80 };
 static const size_t weight_bytes = 4 * MIB;
@@ -141,6 +144,36 @@ static void never_waits(void)
     read_out(&rig, got);
     rig_compare(&rig, got, NULL, COUNT);
     HOLDS(rig_streamed_mib() > 0);
+    rig_close(&rig);
+}
+
+static void CUDA_CB tell(void *over)
+{
+    atomic_store((_Atomic bool *)over, true);
+}
+
+/* As JAX does: the driver is never asked what is over, it calls back. In fewer launches than after which a program that
+ * never waits is stopped. */
+static void told_by_host_functions(void)
+{
+    const struct timespec pause = {.tv_nsec = 3000000};
+    struct rig rig;
+    uint32_t got[4096];
+    rig_open_with(&rig, COUNT, weight_bytes);
+    for (unsigned launches = 0; launches < 3500 && rig_streamed_mib() == 0; launches += COUNT) {
+        _Atomic bool over = false;
+        for (unsigned i = 0; i < COUNT; i++) {
+            rig_read(&rig, i, i, rig.stream);
+        }
+        OK(cuLaunchHostFunc(rig.stream, tell, &over));
+        while (!atomic_load(&over)) {
+            sched_yield();
+        }
+        nanosleep(&pause, NULL); /* the program looks at what it got */
+    }
+    HOLDS(rig_streamed_mib() > 0);
+    read_out(&rig, got);
+    rig_compare(&rig, got, NULL, COUNT);
     rig_close(&rig);
 }
 
@@ -451,6 +484,7 @@ static const struct rig_case cases[] = {
     CASE(stream_destroyed_while_busy),
     CASE(default_streams),
     CASE(never_waits),
+    CASE(told_by_host_functions),
     CASE(thousand_slow_rounds),
     CASE(four_threads),
     CASE(threads_with_default_streams),
