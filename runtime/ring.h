@@ -13,7 +13,7 @@
  * What comes next is the trace's business (trace.h). After each launch that used units, copies of expected units are
  * enqueued as far ahead as they do not overwrite a unit that is in use or expected earlier (the *window*).
  *
- * Launches in a row that touch one unit are a *visit*. Its place is free when another unit is touched; or sooner, when
+ * Launches in a row that touch one unit are a *visit* (ring_ahead.c). Its place is free when another unit is touched; or sooner, when
  * as many launches have touched it as ever did in a visit: what the program does next, with resident weights or with
  * none, is time in which the link would wait for a place.
  *
@@ -206,8 +206,10 @@ void ov_ring_find_master(struct ov_engine *engine, uint32_t unit);
 CUresult ov_ring_provide(struct ov_engine *engine);
 /* Takes the unit's events back into the pools. */
 void ov_ring_recycle(struct ov_ring *ring, struct ov_unit *unit);
-/* Copies of what is expected first, after a plan was brought about. */
+/* ring_ahead.c. Copies of what is expected first, after a plan was brought about; and of what is expected next, after a
+ * launch that used units. */
 void ov_ring_warm(struct ov_engine *engine);
+void ov_ring_launched(struct ov_engine *engine);
 
 /* For a launch that may write the unit: brings it into the ring, holds it there, maps it writable. In an exclusive
  * section with an idle device. Not CUDA_SUCCESS: it is as it was. */
@@ -234,9 +236,9 @@ void ov_ring_release(struct ov_engine *engine, struct ov_launch *launch);
 enum ov_acquire ov_ring_hand_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream);
 void ov_ring_take_over(struct ov_engine *engine, const struct ov_turn *turn, CUstream stream, bool launched);
 
-/* For ring_turn.c: the copy of a unit, after all who read what it replaces; that wait alone; the trace moves on by a
- * unit; nothing is expected any more; the entry of a stream; the host waits for the stream, since no event could be
- * recorded there. */
+/* For ring_turn.c and ring_ahead.c: the copy of a unit, after all who read what it replaces; that wait alone; the trace
+ * moves on by a unit; nothing is expected any more; the entry of a stream; the host waits for the stream, since no
+ * event could be recorded there. */
 CUresult ov_ring_load(struct ov_engine *engine, uint32_t index);
 /* The same in a hushed pass, which ends if that cannot be waited for. */
 CUresult ov_ring_load_alone(struct ov_engine *engine, uint32_t index, CUstream stream);
