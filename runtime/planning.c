@@ -61,19 +61,17 @@ static bool ask(struct ov_engine *engine, uint32_t spare_pages, struct ov_questi
 bool ov_planning_begin(struct ov_engine *engine, uint32_t spare_pages)
 {
     ov_planning_end(&engine->planning);
+    ov_engine_look(engine); /* nothing is awaited any more */
     if (ov_opt.planning == OV_OPT_PLANNING_WAIT) {
-        ov_engine_look(engine);
         return false;
     }
     struct ov_planning_job *job = calloc(1, sizeof *job);
     if (job == NULL || !ask(engine, spare_pages, &job->question)) {
         free(job);
-        ov_engine_look(engine);
         return false;
     }
     if (!ov_worker_start(NULL, answer, job)) {
         drop(job);
-        ov_engine_look(engine);
         return false;
     }
     engine->planning = (struct ov_planning){.job = job, .plan = engine->plans, .awaited = true};

@@ -13,8 +13,8 @@
  * What comes next is the trace's business (trace.h). After each launch that used units, copies of expected units are
  * enqueued as far ahead as they do not overwrite a unit that is in use or expected earlier (the *window*).
  *
- * Launches in a row that touch one unit are a *visit* (ring_ahead.c). Its place is free when another unit is touched; or
- * sooner, when as many launches have touched it as ever did in a visit: what the program does next, with resident
+ * Launches in a row that touch one unit are a *visit* (ring_ahead.c). Its place is free when another unit is touched;
+ * or sooner, when as many launches have touched it as ever did in a visit: what the program does next, with resident
  * weights or with none, is time in which the link would wait for a place.
  *
  * A touch that finds its unit not loaded is a miss: the copy is enqueued at once. So is what a graph that turns the
