@@ -25,7 +25,7 @@ struct ov_alloc {
     uint32_t first, pages;
     size_t bytes;                   /* as requested */
     uint32_t ordinal;               /* never reused; 0: the entry is free */
-    uint64_t anchor;                /* the first address touched in discovery, ... */
+    uint64_t anchor;                /* the first address touched in discovery (0: none yet), ... */
     uint32_t visits;                /* ... and how often it was, after another address had been */
     uint32_t anchored, anchor_wait; /* launch that touched it last; launches to wait for it until another is tried */
     bool doomed;       /* freed by the program during a capture: goes in the next exclusive section without one */

@@ -9,6 +9,9 @@
 #include "other.h"
 #include "trace.h"
 
+/* Studies in vain after which a program that had launched new kernels is taken for one that has only begun. */
+#define BEGINNINGS 16u
+
 static void *lazy_array(size_t count, size_t size)
 {
     void *memory = mmap(NULL, count * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -45,7 +48,7 @@ void ov_learn_start(struct ov_engine *engine)
 {
     struct ov_learn *learn = &engine->learn;
     learn->start = learn->head;
-    learn->attempts = learn->units_seen = 0;
+    learn->attempts = learn->units_seen = learn->new_kernels = learn->beginnings = 0;
     learn->settled = false;
     learn->launches = 0;
     learn->visits_wanted = ov_opt.discovery_cycles;
@@ -72,7 +75,9 @@ static void count_pointer(void *context, uint64_t word, uint32_t slot)
 }
 
 /* Launches without the anchor after which another address is tried in its place; twice as many each time. Memory that
- * holds many things (a pool that the program manages itself) may first be touched where it never is again. */
+ * holds many things (a pool that the program manages itself) may first be touched where it never is again. What the
+ * program did then, and was studied in vain for, says nothing about what it does now: the new one does not have to come
+ * as often as the old one had to. */
 #define ANCHOR_LAUNCHES 512u
 
 static void count_visit(const struct ov_learn *learn, struct ov_alloc *alloc, uint64_t address)
@@ -82,12 +87,12 @@ static void count_visit(const struct ov_learn *learn, struct ov_alloc *alloc, ui
     }
     bool lost = alloc->visits > 0 && alloc->visits < learn->visits_wanted &&
                 learn->launches - alloc->anchored > alloc->anchor_wait;
-    if (lost && address != alloc->anchor) {
-        alloc->visits = 0;
-        alloc->anchor_wait = alloc->anchor_wait > UINT32_MAX / 2 ? UINT32_MAX : alloc->anchor_wait * 2;
-    }
-    if (alloc->visits == 0) {
+    if (alloc->visits == 0 || alloc->anchor == 0) {
         alloc->anchor = address;
+    } else if (lost && address != alloc->anchor) {
+        alloc->anchor = address;
+        alloc->visits = learn->visits_wanted - ov_opt.discovery_cycles;
+        alloc->anchor_wait = alloc->anchor_wait > UINT32_MAX / 2 ? UINT32_MAX : alloc->anchor_wait * 2;
     }
     if (address == alloc->anchor && address != learn->last_address &&
         ((size_t)alloc->pages << OV_PAGE_SHIFT) >= ov_opt.min_unit_bytes) {
@@ -126,9 +131,33 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
                                   .launch = number};
     }
     if (kernel != NULL) {
-        atomic_fetch_add_explicit(&kernel->launches, 1, memory_order_relaxed);
+        learn->new_kernels += atomic_fetch_add_explicit(&kernel->launches, 1, memory_order_relaxed) == 0;
         ov_scan_words(kernel, launch, count_pointer, &(struct counting){engine, kernel});
     }
+}
+
+/* All memory is to be visited a few times more, wherever it is used by now. That it was used stays known. */
+static void visit_anew(struct ov_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->allocs.count; i++) {
+        struct ov_alloc *alloc = &engine->allocs.item[i];
+        alloc->visits = alloc->visits > 0;
+        alloc->anchor = 0;
+    }
+    engine->learn.visits_wanted = 1 + ov_opt.discovery_cycles;
+}
+
+void ov_learn_wait(struct ov_engine *engine)
+{
+    struct ov_learn *learn = &engine->learn;
+    if (learn->new_kernels > 0 && learn->beginnings < BEGINNINGS) {
+        learn->beginnings++;
+        learn->attempts = 1;
+        visit_anew(engine);
+    } else {
+        learn->visits_wanted += learn->visits_wanted;
+    }
+    learn->new_kernels = 0;
 }
 
 /* Most of what is used at all was used often enough to show an order. */

@@ -108,6 +108,8 @@ struct ov_learn {
     uint32_t visits_wanted; /* before the next attempt */
     unsigned attempts;      /* in this discovery, since the picture last was half of what it is */
     uint32_t units_seen;    /* by the last attempt */
+    uint32_t new_kernels;   /* launched for the first time since then */
+    uint32_t beginnings;    /* attempts in vain that do not count, since there were any */
     bool settled;           /* there is a plan, but for lack of a period: only one with a period replaces it */
     bool fresh;             /* the runs were formed at this very quiet point */
     bool recalled;          /* the runs are those of a profile (recall.h), and no study has found the same yet, ... */
@@ -134,6 +136,9 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
 bool ov_learn_due(const struct ov_engine *engine);
 /* Hashes what may have changed. */
 CUresult ov_learn_hash(struct ov_engine *engine);
+/* A study was in vain: how long to wait for the next one. Twice as long; but a program that still launches kernels
+ * which it never launched before (it compiles, and tries which of several is fastest) has only begun. */
+void ov_learn_wait(struct ov_engine *engine);
 /* Hashes, then forms engine->learn.runs anew. False: no clear picture yet, or confirmed: the old runs stay. */
 bool ov_learn_study(struct ov_engine *engine);
 /* Hashes and searches all memory again, for a plan that is made of an earlier study: what is named in memory by now may

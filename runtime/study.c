@@ -159,6 +159,7 @@ static bool add_run(struct ov_study *study, const struct ov_alloc *alloc, uint64
     for (uint32_t p = run.first; p < run.first + run.pages; p++) {
         const struct ov_memo *memo = &engine->learn.memo[p];
         if (!memo->hashed || (engine->arena.page[p].backing != OV_RING && memo->since >= engine->learn.head)) {
+            study->unstable_pages += run.pages;
             return true; /* it changed since it was last looked at, or was never looked at before */
         }
         run.marks |= memo->marks;
@@ -489,8 +490,13 @@ bool ov_learn_study(struct ov_engine *engine)
         ov_study_settle_marks(&study);
         ov_study_log_marks(&study);
         ov_density_judge(engine, &study.runs, study.entry, study.run, study.count, study.cycles);
-        ov_log(OV_LOG_DEBUG, "study %u: %zu touches, %u units, cycle of %zu%s", learn->attempts, study.count,
-               study.runs.count, study.runs.cycle_length, study.runs.periodic ? "" : " (no period)");
+        ov_log(
+            OV_LOG_DEBUG,
+            "study %u: %zu touches, %u units, cycle of %zu%s; not used often enough: %u boundaries; no units: %zu MiB "
+            "that changed, %u written, %u doubted; %zu may begin where a kernel wrote",
+            learn->attempts, study.count, study.runs.count, study.runs.cycle_length,
+            study.runs.periodic ? "" : " (no period)", study.undecided, study.unstable_pages * (OV_PAGE_BYTES >> 20),
+            study.written, study.doubted, study.births);
     }
     if (study.runs.count > 2 * learn->units_seen) {
         learn->attempts = 1; /* the program has only begun */
@@ -499,7 +505,7 @@ bool ov_learn_study(struct ov_engine *engine)
     /* Half of what is used should be recognised before a plan is made; what changes all the time never is. */
     bool clear = study.runs.periodic && study.undecided == 0;
     if (!done || study.runs.count == 0 || (!clear && (learn->attempts < OV_PATIENCE || learn->settled))) {
-        learn->visits_wanted += learn->visits_wanted;
+        ov_learn_wait(engine);
         ov_study_end(&study);
         return false;
     }

@@ -41,6 +41,10 @@ struct ov_study {
     size_t births;
     double cycles;      /* that the log covers, 1: there is no cycle */
     unsigned undecided; /* boundaries that were passed, but not often enough yet */
+    /* Why there are no more units, for who wonders: pages of stretches that were used but changed since they were last
+     * looked at; runs that a kernel writes, and that one may write and no copy has filled. */
+    size_t unstable_pages;
+    uint32_t written, doubted;
 };
 
 /* Reads the log. False: memory ran out. Whether or not, ov_study_end frees. */

@@ -93,6 +93,10 @@ bool ov_study_keep_innocent(struct ov_study *study)
         bool in_ring = study->engine->arena.page[study->runs.item[i].first].backing == OV_RING;
         if (in_ring || ((what[i] & WRITTEN) == 0 && (what[i] & (FILLED | DOUBTED)) != DOUBTED)) {
             study->runs.item[kept++] = study->runs.item[i];
+        } else if ((what[i] & WRITTEN) != 0) {
+            study->written++;
+        } else {
+            study->doubted++;
         }
     }
     study->runs.count = kept;

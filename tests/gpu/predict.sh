@@ -97,7 +97,7 @@ sweep() { # NAME WEIGHTS_MIB WHAT PASSES PASSES_GREEDY COMMAND... : N is how man
 layers=${LLAMA_LAYERS:-8} layers_graph=${GRAPH_LAYERS:-12}
 weights=$((500 + layers * 464)) # MiB
 sweep llama $weights '32-token pass' 150 60 LAYERS="$layers" python3 "$clients/llama_pass.py"
-sweep graph $((layers_graph * 192)) replay 200 60 LAYERS="$layers_graph" python3 "$clients/graph_pass.py"
+sweep graph $((layers_graph * 192)) replay 600 60 LAYERS="$layers_graph" python3 "$clients/graph_pass.py"
 
 for percent in $(percents long 20 40 60 80); do
     budget=$((weights * percent / 100 + ${ROOM_LONG:-3600}))

@@ -91,6 +91,10 @@ if [ -n "${CLIENTS:-}" ]; then
     program graph 2048 N=20 python3 "$CLIENTS/graph_pass.py"
     WITHOUT=graph program graph_half 3072 N=20 python3 "$CLIENTS/graph_pass.py"
 fi
+# The same ways to multiply in both runs, and less than the whole device to map.
+same="XLA_FLAGS=--xla_gpu_autotune_level=0"
+SETTINGS="OVERSHOT_REPORT=6G ${SETTINGS:-}" program jax_copied 1100 $same python3 "$here/jax_decode.py"
+SETTINGS="OVERSHOT_REPORT=6G OVERSHOT_BOUNDARIES=writes ${SETTINGS:-}" program jax_converted 1100 $same WEIGHTS=converted python3 "$here/jax_decode.py"
 program cupy 2048 python3 "$here/cupy_mlp.py"
 program triton 2048 python3 "$here/triton_mlp.py"
 program mixtral 2048 python3 "$here/mixtral_pass.py"
