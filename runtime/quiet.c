@@ -47,7 +47,7 @@ static enum work due(struct ov_engine *engine)
     if (engine->learning && ov_recall_due(engine, affordable)) {
         return RECALL;
     }
-    if (engine->learning && ov_learn_due(engine) && (engine->learn.beginnings < PATIENCE_LOOKS || affordable)) {
+    if (engine->learning && ov_learn_due(engine) && (engine->learn.beginnings < OV_PATIENCE || affordable)) {
         return STUDY;
     }
     return engine->learning && affordable && has_unseen(engine) ? LOOK : NOTHING;
