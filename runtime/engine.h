@@ -91,6 +91,7 @@ struct ov_engine {
     } timed;
     unsigned watches;               /* launches being watched; no plan meanwhile */
     _Atomic unsigned overdue;       /* launches since a study has been due without a quiet point */
+    _Atomic bool called_back;       /* when its work is over, as it seems: it does not wait (launch.c) */
     bool closed;                    /* its context went away: an exclusive section of it is never idle */
     _Atomic bool planned;           /* read without the lock in the launch path: streamed units may exist */
     _Atomic bool paused;            /* by the user (steer.h): no plan is made or changed, nothing is looked for */

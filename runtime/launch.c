@@ -27,9 +27,11 @@
 #define FAILURES 3u
 
 /* Launches without a quiet point after which one is made; and after which one is found where a stream has nothing left
- * to do. Programs that are told by host functions what is over, as JAX is, wait without asking the driver. */
+ * to do. Programs that are told by host functions what is over, as JAX is, wait without asking the driver. Where one
+ * was found so, it is looked for sooner, as long as the program never waits in a way that is seen. */
 #define OVERDUE_LAUNCHES 4096u
 #define IDLE_LAUNCHES    512u
+#define IDLE_AGAIN       64u
 
 static _Atomic bool seeks_idle;
 
@@ -425,7 +427,7 @@ __attribute__((noinline, cold)) static CUresult serve_exposed(const struct ov_la
 
 __attribute__((noinline, cold)) static void look_for_idle(CUstream stream)
 {
-    const struct ov_engine *engine = ov_engine_here();
+    struct ov_engine *engine = ov_engine_here();
     if (engine == NULL || !engine->looking) {
         atomic_store(&seeks_idle, false);
     } else if (ov_self.gate_depth == 0 && atomic_load(&ov_captures) == 0) {
@@ -435,6 +437,7 @@ __attribute__((noinline, cold)) static void look_for_idle(CUstream stream)
         if (idle) {
             atomic_store(&seeks_idle, false);
             ov_quiet_point();
+            atomic_store(&engine->called_back, true);
         }
     }
 }
@@ -500,7 +503,8 @@ void ov_launch_counted(struct ov_engine *engine, unsigned launches)
 {
     if (engine->looking) {
         unsigned before = atomic_fetch_add_explicit(&engine->overdue, launches, memory_order_relaxed);
-        if (before <= IDLE_LAUNCHES && before + launches > IDLE_LAUNCHES) {
+        unsigned most = atomic_load_explicit(&engine->called_back, memory_order_relaxed) ? IDLE_AGAIN : IDLE_LAUNCHES;
+        if (before <= most && before + launches > most) {
             atomic_store(&seeks_idle, true);
         }
         if (before <= OVERDUE_LAUNCHES && before + launches > OVERDUE_LAUNCHES) {

@@ -3,7 +3,8 @@
  * the log is studied, plans are made and changed.
  *
  * A program that is called back when something is over does not wait in a way that is seen: for it, a launch that finds
- * its stream idle is one, after hundreds without (launch.c); and after thousands, whatever is under way is waited for.
+ * its stream idle is one, after hundreds without, and then after dozens (launch.c); and after thousands, whatever is
+ * under way is waited for.
  */
 
 #include "clock.h"
@@ -215,6 +216,7 @@ void ov_quiet_point(void)
     }
     struct ov_engine *engine = ov_engine_here();
     if (engine != NULL && engine->armed) {
+        atomic_store(&engine->called_back, false);
         catch_up(engine);
         if (!engine->paused) {
             attend(engine);
