@@ -229,7 +229,7 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     if (pass_over(graph) || profiler->graphs == OV_PROFILER_GRAPHS) {
         return NULL;
     }
-    profiler->launching++;
+    ov_profiler_launching(profiler);
     t.before = calloc((size_t)graph->model.count + 1, sizeof(CUgraphNode));
     bool done = t.before != NULL && ov_weave_open(&t.m);
     if (graph->way == OV_GRAPH_TURN) {
@@ -241,10 +241,11 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     if (done && t.m.hushed) {
         ov_timetable_lose(&graph->engine->ring);
     }
-    profiler->launching -= !done;
     if (done) {
         ov_profiler_keep(profiler, exec, t.m.work);
         t.m.work = NULL;
+    } else {
+        ov_profiler_refused(profiler);
     }
     ov_weave_close(&t.m);
     free(t.before);

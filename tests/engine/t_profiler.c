@@ -546,6 +546,30 @@ static void host_that_never_waits(void)
     close_rig(&rig);
 }
 
+/* The driver refuses one of the clones that are timed. What it should have timed is no pass: neither the one that it
+ * ends nor the one that it begins. */
+static void clone_is_refused(void)
+{
+    struct rig rig;
+    unsigned refused = 0;
+    double unknown = 100;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain chain = chain_of(&rig, 0, COUNT, 100);
+    for (unsigned i = 0; i < 60; i++) {
+        const bool was_told = rig_logged(told);
+        if (cuGraphLaunch(chain.exec, rig.stream) != CUDA_SUCCESS) {
+            HOLDS(!was_told);
+            refused++;
+        }
+        OK(cuStreamSynchronize(rig.stream));
+    }
+    HOLDS(refused == (getenv("LAUNCHED_ALL_THE_SAME") == NULL));
+    computes(100);
+    HOLDS(lines_with("intervals not known:", &unknown) > 0 && unknown <= 1); /* that of a launch that is tried out */
+    drop_chain(&chain);
+    close_rig(&rig);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
@@ -575,5 +599,6 @@ static const struct rig_case cases[] = {
     CASE(graphs_that_are_never_waited_for),
     CASE(many_graphs_that_are_never_waited_for),
     CASE(host_that_never_waits),
+    CASE(clone_is_refused),
 };
 RIG_MAIN(cases)
