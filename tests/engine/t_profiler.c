@@ -351,6 +351,18 @@ static void drop_chain(const struct chain *chain)
     rig_drop_graph(chain->exec, chain->graph);
 }
 
+/* A clone that is timed is launched once, so its upload is part of that, unless it was asked for before. */
+static void times_of_a_graph_are_told(void)
+{
+    struct rig rig;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    const struct chain chain = chain_of(&rig, 0, COUNT, 100);
+    replays(&rig, &chain, 40);
+    computes(100);
+    drop_chain(&chain);
+    close_rig(&rig);
+}
+
 static void change_in_graph_is_noticed(void)
 {
     struct rig rig;
@@ -589,6 +601,7 @@ static const struct rig_case cases[] = {
     CASE(order_changes_while_hushed),
     CASE(copies_that_slow_kernels),
     CASE(host_that_is_always_late),
+    CASE(times_of_a_graph_are_told),
     CASE(change_in_graph_is_noticed),
     CASE(steady_graph_is_left_alone),
     CASE(kinds_of_graphs_that_take_turns),
