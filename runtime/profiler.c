@@ -51,6 +51,7 @@ void ov_profiler_end(struct ov_engine *engine)
 {
     if (engine->profiler.phase != OV_PROFILER_OFF) {
         give_back(&engine->profiler, true);
+        engine->ring.meter.wanted = false;
         ov_engine_look(engine);
     }
 }
@@ -64,7 +65,7 @@ void ov_profiler_close(struct ov_engine *engine)
 static bool can_be_timed(const struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    return ov_opt.profile_cycles > 0 && !engine->profile_suspended && runs->periodic &&
+    return ov_opt.profile_cycles > 0 && !engine->paused && !engine->profile_suspended && runs->periodic &&
            engine->ring.streamed_count > 0 && runs->cycle_length > 0 &&
            EVENTS(runs->cycle_length) <= OV_PROFILER_EVENTS;
 }
