@@ -385,14 +385,15 @@ static void change_in_graph_is_noticed(void)
     close_rig(&rig);
 }
 
+/* It takes a little longer for a while and then does not, which is not enough, whatever it is changed to. */
 static void steady_graph_is_left_alone(void)
 {
     struct rig rig;
     rig_open_with(&rig, COUNT, weight_bytes);
     const struct chain chain = chain_of(&rig, 0, COUNT, 60);
-    for (unsigned i = 0; i < 20; i++) {
-        replays(&rig, &chain, 15);
-        set_chain(&rig, &chain, 60); /* which changes nothing */
+    for (unsigned i = 0; i < 10; i++) {
+        replays(&rig, &chain, 35);
+        set_chain(&rig, &chain, i % 2 == 0 ? 66 : 60);
     }
     HOLDS(rig_logged(told) && times_anew() == 0 && rig_plans() <= 2);
     drop_chain(&chain);

@@ -67,6 +67,7 @@ case_status_tells_what_copies_add() {
         sleep 0.05
     done
     ask 'device 0: streaming; * a pass computes * ms (spread * %), *.* % more beside copies, copies * ms, predicted * ms; * plans, *' status
+    echo "$answer" | sed -n 's/.*), \([0-9.]*\) % more.*/\1/p' | awk '{ exit !($1 > 15 && $1 < 27) }' || die "$answer"
     kill "$pid"
     wait "$pid" || :
     pid=
