@@ -96,6 +96,7 @@ struct ov_engine {
     _Atomic bool planned;           /* read without the lock in the launch path: streamed units may exist */
     _Atomic bool paused;            /* by the user (steer.h): no plan is made or changed, nothing is looked for */
     _Atomic bool profile_suspended; /* by the user: nothing is timed for profiles, and none is written */
+    bool timing_broken_off;         /* by one of both, while passes were timed */
     bool replan_soon;               /* memory or units changed: try at the next quiet point */
     uint64_t revoked_pages;         /* since the last plan */
     size_t room_made_bytes; /* what the program held when the last plan was made, if for its growth (room.c); else 0 */

@@ -400,8 +400,10 @@ static void close_turn(const struct ov_graph_launch *launch, bool launched)
 {
     struct ov_graph *graph = launch->graph;
     struct ov_engine *engine = graph->engine;
-    if (launch->timed) {
+    if (launch->timed && launched) {
         ov_profiler_launched(&engine->profiler, launch->stream);
+    } else if (launch->timed) {
+        ov_profiler_refused(&engine->profiler);
     }
     if (launch->paced) {
         ov_pace_graph_ends(&engine->ring.pace, launch->stream, launched);

@@ -5,6 +5,8 @@
  *     what the node follows -> [ended] -> [from] -> node
  *                        its copies ---------^
  *
+ * It is uploaded before its launch, between what ov_profiler_pause and resume record.
+ *
  * At its end two more tell how long copies for the next launch keep it from being over. Without copies one event is
  * both. Nodes that do not touch units are left as they are; those that touch the same unit as the one before bring no
  * touch. What is measured is the graph as it runs, but for the events; in a hushed pass, with no copy beside its nodes.
@@ -214,6 +216,16 @@ static bool instantiate(struct timed *t, CUgraphExec *exec)
     return done;
 }
 
+/* Else its first launch would, and what that takes would count as computation. Refused: then so it is. */
+static void upload(CUgraphExec exec, CUstream stream)
+{
+    if (ov_cu->cuGraphUpload != NULL && atomic_load(&ov_captures) == 0) {
+        const CUstreamCaptureMode mode = ov_relax(); /* another thread may begin a capture now */
+        (void)ov_cu->cuGraphUpload(exec, stream);
+        ov_relax_end(mode);
+    }
+}
+
 CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
 {
     struct ov_profiler *profiler = &graph->engine->profiler;
@@ -229,7 +241,7 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     if (pass_over(graph) || profiler->graphs == OV_PROFILER_GRAPHS) {
         return NULL;
     }
-    profiler->launching++;
+    ov_profiler_launching(profiler);
     t.before = calloc((size_t)graph->model.count + 1, sizeof(CUgraphNode));
     bool done = t.before != NULL && ov_weave_open(&t.m);
     if (graph->way == OV_GRAPH_TURN) {
@@ -241,10 +253,12 @@ CUgraphExec ov_graph_timed(struct ov_graph *graph, CUstream stream)
     if (done && t.m.hushed) {
         ov_timetable_lose(&graph->engine->ring);
     }
-    profiler->launching -= !done;
     if (done) {
+        upload(exec, stream);
         ov_profiler_keep(profiler, exec, t.m.work);
         t.m.work = NULL;
+    } else {
+        ov_profiler_refused(profiler);
     }
     ov_weave_close(&t.m);
     free(t.before);

@@ -1,6 +1,5 @@
 #include "plan.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,61 +43,6 @@ static bool plan_all_resident(struct ov_plan_book *book, struct ov_plan *plan)
     return ov_plan_sim_run(&book->sim, place, 0, &plan->score);
 }
 
-/* 0: nothing is held back. */
-static double most_stretched(const struct ov_plan_input *input)
-{
-    double most = 0;
-
-    for (size_t i = 0; input->stretch != NULL && !input->never_held && i < input->cycle_length; i++) {
-        most = input->stretch[i] > most ? input->stretch[i] : most;
-    }
-    return most;
-}
-
-/* Copies kept out of touches that they slow most, where that makes the cycle shorter: of those that are slowed at most,
- * half of that, a quarter, and so on. Leaves the simulation as the plan is. */
-static bool choose_hold(struct ov_plan_sim *sim, struct ov_plan *plan)
-{
-    const double most = most_stretched(sim->input);
-
-    for (double hold = most; most > 0 && hold > most / 64; hold /= 2) {
-        struct ov_plan_score score;
-        sim->hold_stretch = hold;
-        if (!ov_plan_sim_run(sim, plan->place, plan->ring_pages, &score)) {
-            return false;
-        }
-        if (score.cycle_s < plan->score.cycle_s * (1 - OV_PLAN_SAME)) {
-            plan->score = score;
-            plan->hold_stretch = hold;
-        }
-    }
-    sim->hold_stretch = plan->hold_stretch;
-    return ov_plan_sim_run(sim, plan->place, plan->ring_pages, &plan->score);
-}
-
-/* Another search, in which copies are kept out of the touches that they slow: that asks for other rings. */
-static bool search_held(struct ov_plan_book *book, double bound_s, struct ov_plan *plan)
-{
-    const double hold = most_stretched(book->input) / 2;
-    struct ov_plan held;
-
-    plan->hold_stretch = HUGE_VAL;
-    if (hold <= 0 || plan->streamed_units == 0) {
-        return true;
-    }
-    book->sim.hold_stretch = hold;
-    book->sim.steps_run = 0;
-    if (!ov_plan_search(book, bound_s, &held)) {
-        return false;
-    }
-    held.hold_stretch = hold;
-    const bool better = held.unplaced_pages <= plan->unplaced_pages && held.host_over_pages <= plan->host_over_pages &&
-                        held.score.cycle_s < plan->score.cycle_s * (1 - OV_PLAN_SAME);
-    ov_plan_free(better ? plan : &held);
-    *plan = better ? held : *plan;
-    return true;
-}
-
 static double computation_s(const struct ov_plan_book *book)
 {
     double sum_s = 0;
@@ -126,8 +70,8 @@ static bool plan_within(const struct ov_plan_input *input, double enough_s, stru
     const double goal_s = enough_s > 0 ? enough_s * (1 + OV_PLAN_SAME) / OV_PLAN_ABOUT : bound_s;
     done = done && (all_fits(input) ? plan_all_resident(&book, &plan) : ov_plan_search(&book, goal_s, &plan));
     if (done) {
-        done =
-            search_held(&book, goal_s, &plan) && choose_hold(&book.sim, &plan) && ov_plan_sim_copies(&book.sim, &plan);
+        done = ov_plan_sim_run(&book.sim, plan.place, plan.ring_pages, &plan.score) &&
+               ov_plan_sim_copies(&book.sim, &plan);
         plan.cycle_s = plan.score.cycle_s;
         plan.cycle_pages = plan.score.cycle_pages;
         plan.resident_s = computation_s(&book);

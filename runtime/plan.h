@@ -22,8 +22,9 @@
  * than 1 + slowdown times what it takes when all is resident, and the plan for that.
  *
  * Time. The simulation knows one link and one compute stream, both in the order of the cycle, and passes that follow
- * each other back to back: what it says is the steady state. The lower bound (plan_bound.h) is of all plans that keep
- * what is said above, whatever their order of copies.
+ * each other back to back: what it says is the steady state. Copies begin as soon as they can, as in the ring, also
+ * beside touches that they slow. The lower bound (plan_bound.h) is of all plans that keep what is said above, whatever
+ * their order of copies.
  *
  * Units outside the cycle: host-mapped, else resident if there is room, else streamed. Sparse ones the same.
  *
@@ -125,7 +126,6 @@ struct ov_plan_input {
     const double *compute_s; /* of each touch of the cycle. NULL: COMPUTE_PART of the time of its unit's copy */
     /* What copies that run meanwhile add to a touch's time: it takes 1 + stretch times as long. NULL: nothing. */
     const double *stretch;
-    bool never_held; /* copies are not kept out of touches that they slow */
     const struct ov_plan_group *group;
     size_t group_count;
     const uint32_t *group_unit;
@@ -193,11 +193,9 @@ struct ov_plan {
     struct ov_plan_copy *copy;
     size_t copy_count;
     struct ov_plan_score score;
-    double cycle_s;    /* score.cycle_s */
-    double bound_s;    /* no plan for this input is faster */
-    double resident_s; /* a cycle when all is resident */
-    /* Copies do not begin during touches whose stretch is at least this; HUGE_VAL where waiting does not pay. */
-    double hold_stretch;
+    double cycle_s;                 /* score.cycle_s */
+    double bound_s;                 /* no plan for this input is faster */
+    double resident_s;              /* a cycle when all is resident */
     enum ov_plan_strategy strategy; /* the rule that chose the tiers */
     size_t tried;                   /* plans that were simulated */
 };

@@ -148,7 +148,6 @@ static void run_lap(struct ov_plan_sim *sim, const struct ov_plan_place *place, 
 struct issuer {
     size_t next;    /* step: the next copy is its or a later one's */
     size_t wrapped; /* of the next cycle */
-    double held_until;
 };
 
 /* The next copy: its step, or SIZE_MAX if the one it waits for has not ended when `step` runs. At most one cycle ahead.
@@ -184,19 +183,11 @@ static void issue(struct ov_plan_sim *sim, struct clock *clock, struct issuer *i
     issuer->next++;
 }
 
-static double start_at_least(const struct ov_plan_sim *sim, const struct clock *clock, const struct issuer *issuer,
-                             int32_t after)
-{
-    const double start = start_of(sim, clock, after);
-    return start > issuer->held_until ? start : issuer->held_until;
-}
-
-/* Runs for touch_s of undisturbed time and issues copies meanwhile, unless they are held back. */
+/* Runs for touch_s of undisturbed time and issues copies meanwhile. */
 static void run_beside_copies(struct ov_plan_sim *sim, struct clock *clock, struct issuer *issuer, size_t step,
                               double touch_s, double *ready_s)
 {
     const double stretch = sim->input->stretch[sim->touch[step]];
-    const bool held = stretch >= sim->hold_stretch;
     double left = touch_s;
 
     sim->beside_s[step] = 0;
@@ -213,8 +204,8 @@ static void run_beside_copies(struct ov_plan_sim *sim, struct clock *clock, stru
             }
             clock->now = clock->link_free;
         }
-        const bool any = !held && next_copy(sim, issuer, step, &after) != SIZE_MAX;
-        const double start = any ? start_at_least(sim, clock, issuer, after) : HUGE_VAL;
+        const bool any = next_copy(sim, issuer, step, &after) != SIZE_MAX;
+        const double start = any ? start_of(sim, clock, after) : HUGE_VAL;
         if (start <= clock->now) {
             issue(sim, clock, issuer, clock->now, ready_s);
         } else {
@@ -227,7 +218,6 @@ static void run_beside_copies(struct ov_plan_sim *sim, struct clock *clock, stru
         }
     }
     clock->now += left;
-    issuer->held_until = held ? clock->now : issuer->held_until;
 }
 
 static void run_lap_stretched(struct ov_plan_sim *sim, const struct ov_plan_place *place, const struct ov_plan_lap *lap,
@@ -242,7 +232,7 @@ static void run_lap_stretched(struct ov_plan_sim *sim, const struct ov_plan_plac
             int32_t after = OV_PLAN_FREE;
             while (issuer->wrapped == 0 && issuer->next <= step && next_copy(sim, issuer, step, &after) != SIZE_MAX &&
                    issuer->next <= step && issuer->wrapped == 0) {
-                issue(sim, clock, issuer, start_at_least(sim, clock, issuer, after), ready_s);
+                issue(sim, clock, issuer, start_of(sim, clock, after), ready_s);
             }
             wait_for(sim, clock, step, ready_s[step]);
         } else if (read_densely(&place[unit])) {
@@ -312,7 +302,7 @@ static void run_cycles(struct ov_plan_sim *sim, const struct ov_plan_place *plac
                        struct ov_plan_score *score)
 {
     struct clock clock = {0, 0, 0, 0};
-    struct issuer issuer = {0, 0, 0};
+    struct issuer issuer = {0, 0};
     double before_s = -1, cycle_s = 0;
 
     for (size_t i = 0; i < sim->step_count; i++) {
@@ -418,7 +408,6 @@ bool ov_plan_simulate(const struct ov_plan_input *input, const struct ov_plan *p
     if (!ov_plan_sim_open(&sim, input)) {
         return false;
     }
-    sim.hold_stretch = plan->hold_stretch > 0 ? plan->hold_stretch : HUGE_VAL;
     const bool done = ov_plan_sim_run(&sim, plan->place, plan->ring_pages, score);
     for (size_t step = sim.step_count; done && stall_s != NULL && step-- > 0;) {
         stall_s[sim.touch[step]] = sim.stall_s[step];

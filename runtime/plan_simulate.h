@@ -38,8 +38,7 @@ struct ov_plan_sim {
     size_t step_count;
     struct ov_plan_lap *lap;
     size_t lap_count;
-    double hold_stretch; /* see struct ov_plan */
-    size_t steps_run;    /* so far, by all runs: what the search spends */
+    size_t steps_run; /* so far, by all runs: what the search spends */
     /* Of the last run. */
     struct ov_plan_load *load; /* per step */
     double *stall_s;           /* per step, of the last cycle */

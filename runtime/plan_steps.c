@@ -1,7 +1,6 @@
 /* What of the simulation does not depend on the plan: steps, and times of copies. See plan_simulate.h. */
 #include "plan_simulate.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* Without measurements a touch computes for this part of what its copy takes: about the ratio of link to device memory.
@@ -84,7 +83,7 @@ bool ov_plan_sim_open(struct ov_plan_sim *sim, const struct ov_plan_input *input
 {
     size_t steps = 0;
 
-    *sim = (struct ov_plan_sim){.input = input, .hold_stretch = HUGE_VAL};
+    *sim = (struct ov_plan_sim){.input = input};
     for (size_t p = 0; p < ov_plan_part_count(input); p++) {
         steps += ov_plan_part_at(input, p).length * laps_of(ov_plan_part_at(input, p));
     }

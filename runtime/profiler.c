@@ -51,6 +51,7 @@ void ov_profiler_end(struct ov_engine *engine)
 {
     if (engine->profiler.phase != OV_PROFILER_OFF) {
         give_back(&engine->profiler, true);
+        engine->ring.meter.wanted = false;
         ov_engine_look(engine);
     }
 }
@@ -64,7 +65,7 @@ void ov_profiler_close(struct ov_engine *engine)
 static bool can_be_timed(const struct ov_engine *engine)
 {
     const struct ov_runs *runs = &engine->learn.runs;
-    return ov_opt.profile_cycles > 0 && !engine->profile_suspended && runs->periodic &&
+    return ov_opt.profile_cycles > 0 && !engine->paused && !engine->profile_suspended && runs->periodic &&
            engine->ring.streamed_count > 0 && runs->cycle_length > 0 &&
            EVENTS(runs->cycle_length) <= OV_PROFILER_EVENTS;
 }
@@ -475,6 +476,13 @@ void ov_profiler_end_graph(struct ov_profiler *profiler, CUevent ended, CUevent 
     sample->skip[1].end = copied;
 }
 
+void ov_profiler_launching(struct ov_profiler *profiler)
+{
+    if (profiler->launching++ == 0) {
+        profiler->sound = profiler->full; /* none is read until there are no more */
+    }
+}
+
 void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph graph)
 {
     profiler->graph[profiler->graphs].exec = exec;
@@ -486,6 +494,22 @@ void ov_profiler_launched(struct ov_profiler *profiler, CUstream stream)
     profiler->launching--;
     count_late(profiler);
     profiler->any_launched = ov_cu->cuEventRecord(profiler->launched, stream) == CUDA_SUCCESS || profiler->any_launched;
+}
+
+/* Its events tell of nothing, or of another pass: neither the passes that it ends nor the one that it begins. */
+void ov_profiler_refused(struct ov_profiler *profiler)
+{
+    const bool given_up = profiler->phase == OV_PROFILER_DONE && profiler->passes + profiler->full < profiler->wanted;
+    const bool ended = profiler->full > profiler->sound;
+    profiler->launching--;
+    profiler->late_at = 0;
+    if (ended) {
+        profiler->full = profiler->sound;
+        profiler->slot = (profiler->oldest + profiler->full) % profiler->slots;
+    }
+    if (!given_up && (ended || profiler->phase == OV_PROFILER_FOLLOWING)) {
+        surprise(profiler);
+    }
 }
 
 void ov_profiler_lose(struct ov_profiler *profiler)

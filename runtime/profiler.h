@@ -30,7 +30,7 @@
  * A graph is launched without coming here node by node. For a pass that is timed a clone is launched in its place, with
  * the same nodes, the same copies, and event nodes around the touches (graph_timed.c); it is used once. What a driver
  * says of such an event before its node ran, nobody knows: such passes are read when an event is over that was recorded
- * after the last clone.
+ * after the last clone. And none of a clone that never runs: what ended in it is dropped.
  *
  * What comes of it is judged in retime.h. Guarded by the engine's lock; memory and events are made when profiling
  * begins, in an exclusive section, and given back at the quiet point at which it ends. The events belong to the
@@ -110,6 +110,7 @@ struct ov_profiler {
     } graph[OV_PROFILER_GRAPHS];
     uint32_t graphs;
     uint32_t launching; /* clones that are being made, or that the driver has not been given yet */
+    uint32_t sound;     /* of the full passes: those that end in none of these */
     CUevent launched;   /* after the last one that it was */
     bool any_launched;
     struct ov_sample *pausing; /* the interval under way, from ov_profiler_pause on */
@@ -152,10 +153,12 @@ void ov_profiler_start(struct ov_profiler *profiler, CUevent from, CUstream stre
 void ov_profiler_hush(struct ov_engine *engine, CUstream stream);
 /* An event for one of both; NULL: there are no more. */
 CUevent ov_profiler_event(struct ov_profiler *profiler);
-/* The clone, which belongs to the profiler from now on, and is about to be launched; it has been, on the stream, or was
- * refused; or what happens now is not known. */
+/* A clone is being made; it belongs to the profiler from now on, and is about to be launched; it has been, on the
+ * stream; or it could not be made, or was refused; or what happens now is not known. */
+void ov_profiler_launching(struct ov_profiler *profiler);
 void ov_profiler_keep(struct ov_profiler *profiler, CUgraphExec exec, CUgraph graph);
 void ov_profiler_launched(struct ov_profiler *profiler, CUstream stream);
+void ov_profiler_refused(struct ov_profiler *profiler);
 void ov_profiler_lose(struct ov_profiler *profiler);
 
 /* Whether a pass may begin: there is a slot, and room for clones. Reads what is over if there is not. */

@@ -65,9 +65,7 @@ bool ov_propose_score(const struct ov_engine *engine, const struct ov_plan *plan
     if (engine->learn.runs.compute_s == NULL || !ov_question_ask(engine, 0, &question)) {
         return false;
     }
-    struct ov_plan as_run = *plan;
-    as_run.hold_stretch = HUGE_VAL; /* copies are never held back here */
-    bool done = ov_plan_simulate(&question.input, &as_run, score, stall_s);
+    bool done = ov_plan_simulate(&question.input, plan, score, stall_s);
     ov_question_free(&question);
     return done;
 }

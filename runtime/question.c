@@ -105,7 +105,6 @@ bool ov_question_ask(const struct ov_engine *engine, uint32_t budget_pages, stru
         .rate_count = scale_rates(&engine->ring, question->rate),
         .compute_s = timed ? runs->compute_s : question->assumed_s,
         .stretch = timed ? runs->stretch : NULL,
-        .never_held = true, /* the ring makes its copies as soon as there is room */
         .strategy = (enum ov_plan_strategy)ov_opt.strategy.word,
         .nth = ov_opt.strategy.number,
         /* What costs nothing is not known before passes were timed. */

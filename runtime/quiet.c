@@ -142,7 +142,8 @@ static void attend(struct ov_engine *engine)
     ov_record_quiet(engine);
     enum work work = due(engine);
     bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
-    bool off = !timed && engine->ring.pace.due, answered = ov_planning_done(&engine->planning);
+    bool off = !timed && engine->ring.pace.due && !engine->profile_suspended;
+    bool answered = ov_planning_done(&engine->planning);
     pthread_mutex_unlock(&engine->lock);
     if (work == NOTHING && !replan && !timed && !off && !answered) {
         atomic_store(&engine->overdue, 0); /* asked again after as many launches */

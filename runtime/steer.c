@@ -103,11 +103,12 @@ static bool may_restore(struct ov_engine *engine, char *line)
     return true;
 }
 
-/* Passes that are being timed are not, from now on; those that never were are. */
+/* Passes that are being timed are timed from the beginning, those that never were, too: now, or when they may be. */
 static void time_or_not(struct ov_engine *engine)
 {
-    const bool wanted = !engine->paused && !engine->profile_suspended;
-    ov_profiler_begin(engine, wanted && atomic_load(&engine->planned) && engine->learn.runs.compute_s == NULL);
+    const bool broken_off = engine->timing_broken_off || engine->profiler.phase != OV_PROFILER_OFF;
+    engine->timing_broken_off = broken_off && (engine->paused || engine->profile_suspended);
+    ov_profiler_begin(engine, atomic_load(&engine->planned) && (broken_off || engine->learn.runs.compute_s == NULL));
 }
 
 static void carry_out(struct ov_engine *engine, const struct request *request, char *line)

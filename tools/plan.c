@@ -239,7 +239,6 @@ static void set_options(const struct request *request, struct ov_profile_input *
     if (set->host_limit.kind == OV_AMOUNT_BYTES) {
         input->host_limit_pages = set->host_limit.bytes / OV_PROFILE_PAGE;
     }
-    input->never_held = true; /* as in the run time (question.c) */
     input->tiers = set->tiers;
     input->strategy = (enum ov_plan_strategy)set->strategy.word;
     input->nth = set->strategy.number;

@@ -67,6 +67,7 @@ case_status_tells_what_copies_add() {
         sleep 0.05
     done
     ask 'device 0: streaming; * a pass computes * ms (spread * %), *.* % more beside copies, copies * ms, predicted * ms; * plans, *' status
+    echo "$answer" | sed -n 's/.*), \([0-9.]*\) % more.*/\1/p' | awk '{ exit !($1 > 15 && $1 < 27) }' || die "$answer"
     kill "$pid"
     wait "$pid" || :
     pid=
@@ -228,14 +229,45 @@ case_folder_of_others() {
     pid=
 }
 
-# told : the program that makes a pass with each line of its input, in the background, once it streams.
+# told [VARIABLE=VALUE...] : the program that makes a pass with each line of its input, in the background, once it
+# streams.
 told() {
+    rm -f "$work/lines" "$work/log"
     mkfifo "$work/lines"
-    env OVERSHOT_BUDGET=14M SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info LD_PRELOAD="$library" \
-        LD_LIBRARY_PATH="$driver" "$program" as_told <"$work/lines" >"$work/output" 2>"$work/errors" &
+    env OVERSHOT_BUDGET=14M SIM_LIMIT=32M OVERSHOT_LOG_FILE="$work/log" OVERSHOT_LOG=info SIM_REPORT="$work/report" "$@" \
+        LD_PRELOAD="$library" LD_LIBRARY_PATH="$driver" "$program" as_told <"$work/lines" >"$work/output" \
+        2>"$work/errors" & # its number is asked for
     pid=$!
     exec 9>"$work/lines"
+    passed=0
     wait_for_line ready 1
+}
+
+# passes COUNT [LINE] : so many.
+passes() {
+    passed=$((passed + $1))
+    # shellcheck disable=SC2034 # only counts
+    for number in $(seq "$1"); do
+        echo "${2:-go}" >&9
+    done
+    wait_for_line passed $passed
+}
+
+# ask_with_passes WANTED REQUEST... : it is done in the course of passes, the fewest that do.
+ask_with_passes() {
+    wanted=$1
+    shift
+    : >"$work/answer"
+    "$tool" ctl "$pid" "$@" >"$work/answer" &
+    asking=$!
+    sleep 0.3 # most often enough for it to have been asked
+    until [ -s "$work/answer" ]; do
+        passes 1
+    done
+    wait $asking
+    answer=$(cat "$work/answer")
+    # shellcheck disable=SC2254 # patterns are meant
+    case $answer in $wanted) ;; *) die "ctl $*: $answer; expected: $wanted" ;; esac
 }
 
 # wait_for_line LINE TIMES : until the program has said it so often.
@@ -274,23 +306,126 @@ case_requests_that_wait() {
 # Nor is the plan changed when memory is asked for that does not fit.
 case_paused_program_grows() {
     told
-    "$tool" ctl "$pid" pause >"$work/answer" &
-    asking=$!
-    passes=0
-    until grep -q '^done: device 0: paused' "$work/answer"; do
-        passes=$((passes + 1))
-        echo go >&9
-        wait_for_line passed $passes
-    done
-    wait $asking
+    ask_with_passes 'done: device 0: paused' pause
     before=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
-    for more in 1 2 3; do
-        echo grow >&9
-        wait_for_line passed $((passes + more))
-    done
+    passes 3 grow
     after=$("$tool" ctl "$pid" status | sed 's/.* \([0-9]*\) plans.*/\1/')
     [ "$before" = "$after" ] || die "$before plans before and $after after"
     told_to_end
+}
+
+times_timed() {
+    grep -c 'passes were timed' "$work/log" || :
+}
+
+calls_of() { # FUNCTION : how often the driver was called by the program that has ended
+    grep -o "\"$1\": *[0-9]*" "$work/report" | grep -o '[0-9]*$' || echo 0
+}
+
+# timing_is_suspended SUSPEND RESUME : in the first pass that is timed, the second, one that is hushed. Then none is,
+# and when it goes on it does from the beginning.
+timing_is_suspended() {
+    for count in 0 1 3; do
+        told OVERSHOT_PROFILE_CYCLES=3 OVERSHOT_LOG=debug
+        passes $count
+        ask_with_passes 'done: device 0: *' "$1"
+        [ "$(times_timed)" = 0 ] || die "they were timed before"
+        passes 20
+        [ "$(times_timed)" = 0 ] || die "passes were timed"
+        ask_with_passes 'done: device 0: *resumed' "$2"
+        passes 12
+        [ "$(times_timed)" = 1 ] || die "passes were timed $(times_timed) times"
+        grep -q ' 5 passes were timed, intervals not known: 0 ' "$work/log" || die "not all was timed"
+        ask 'device 0: streaming; * a pass computes *' status
+        told_to_end
+    done
+}
+
+case_profile_is_suspended_while_passes_are_timed() {
+    timing_is_suspended suspend-profile resume-profile
+}
+
+case_pause_while_passes_are_timed() {
+    timing_is_suspended pause resume
+}
+
+# A plan that is asked for does not begin it again: it makes the events for that.
+case_plan_of_a_paused_program() {
+    told OVERSHOT_PROFILE_CYCLES=3
+    ask_with_passes 'done: device 0: paused' pause
+    for budget in 12M 10M 14M; do
+        ask_with_passes 'done: device 0: budget * MiB, *' budget=$budget
+    done
+    passes 10
+    told_to_end
+    events=$(calls_of cuEventCreate)
+    [ "$events" -lt 3000 ] || die "$events events were made"
+}
+
+# Nor is anything else asked for its time.
+case_suspended_profile_costs_nothing() {
+    for count in 20 120; do
+        told OVERSHOT_PROFILE_CYCLES=3 OVERSHOT_SUMMARY=0
+        ask 'accepted: *' suspend-profile # and done in the first pass
+        passes $count
+        told_to_end
+        calls=$(calls_of cuEventElapsedTime)
+        [ "${least:=$calls}" = "$calls" ] || die "$least questions for times, and $calls with 100 passes more"
+    done
+}
+
+# Passes that are timed anew, since they take longer, and are not when it is suspended.
+case_profile_is_suspended_while_passes_are_timed_anew() {
+    told OVERSHOT_PROFILE_CYCLES=3 OVERSHOT_LOG=debug
+    passes 20
+    [ "$(times_timed)" = 1 ] || die "passes were timed $(times_timed) times"
+    until grep -q 'timed anew' "$work/log"; do
+        passes 1 slow
+        [ $passed -lt 100 ] || die "it was not noticed"
+    done
+    ask_with_passes 'done: device 0: profile suspended' suspend-profile
+    passes 20 slow
+    [ "$(times_timed)" = 1 ] || die "passes were timed"
+    ask_with_passes 'done: device 0: profile resumed' resume-profile
+    passes 8 slow
+    [ "$(times_timed)" = 2 ] || die "passes were timed $(times_timed) times"
+    told_to_end
+}
+
+# What is noticed meanwhile is put off.
+case_passes_change_while_profile_is_suspended() {
+    told OVERSHOT_PROFILE_CYCLES=3 OVERSHOT_LOG=debug
+    passes 20
+    ask_with_passes 'done: device 0: profile suspended' suspend-profile
+    passes 60 slow
+    ! grep 'timed anew' "$work/log" || die "they are not"
+    ask_with_passes 'done: device 0: profile resumed' resume-profile
+    passes 10 slow
+    [ "$(times_timed)" = 2 ] || die "passes were timed $(times_timed) times"
+    told_to_end
+}
+
+# Wherever it happens to be in a pass.
+again_and_again() {
+    start 14M 14M OVERSHOT_PROFILE_CYCLES=3
+    wait_for_streaming
+    # shellcheck disable=SC2034 # only counts
+    for number in $(seq 12); do
+        ask 'done: device 0: profile suspended' suspend-profile
+        ask 'done: device 0: profile resumed' resume-profile
+        ask 'done: device 0: paused' pause
+        ask 'done: device 0: resumed' resume
+    done
+    finish
+}
+
+case_suspended_again_and_again() {
+    again_and_again
+}
+
+case_suspended_again_and_again_with_graphs() {
+    model="$model --graph"
+    again_and_again
 }
 
 case_what_killed_programs_leave() {

@@ -255,7 +255,7 @@ struct sim_knobs {
     int devices;
     uint64_t device_bytes, pin_limit_bytes, va_limit_bytes, limit_bytes, poison_bytes;
     double link_gbps, hbm_gbps, peer_gbps, tflops;
-    double query_ns, contention;
+    double query_ns, upload_ns, contention;
     int driver_version;
     int real_time, race_abort, opaque_maps, late_node_events;
     const char *report, *kernels, *trace;

@@ -223,7 +223,7 @@ static CUresult instantiate(struct sim_call *call, CUgraphExec *out, CUgraph han
     exec->flags = flags;
     exec->source = graph;
     exec->source_serial = graph->serial;
-    exec->uploaded = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
+    exec->uploaded = exec->on_device = (flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
     graph->execs++;
     sim_graph_visit(exec->graph, make_lane, exec);
     sim_handle_add(exec, SIM_IS_EXEC);
@@ -309,6 +309,18 @@ static void follow_launches(struct sim_stream *stream, const struct sim_exec *ex
             sim_lane_follow(&stream->lane, &exec->graph->node[i]->lane);
 }
 
+/* What is there already takes no time. */
+static CUresult upload(struct sim_call *call, struct sim_stream *stream, struct sim_exec *exec)
+{
+    const struct sim_op op = {.site = "upload of a graph",
+                              .engine = SIM_ENGINE_NONE,
+                              .fixed_ns = (int64_t)(sim_knobs.upload_ns * (double)exec->graph->count)};
+    if (exec->on_device || op.fixed_ns == 0)
+        return CUDA_SUCCESS;
+    exec->on_device = 1;
+    return sim_submit(call, &stream->lane, &op);
+}
+
 SIM_API_PTSZ(SIM_CONTEXT, cuGraphUpload, (CUgraphExec hGraphExec, CUstream hStream), hGraphExec, hStream)
 {
     struct sim_exec *exec;
@@ -320,7 +332,7 @@ SIM_API_PTSZ(SIM_CONTEXT, cuGraphUpload, (CUgraphExec hGraphExec, CUstream hStre
     SIM_TRY(sim_stream_begin(call, stream));
     follow_launches(stream, exec);
     exec->uploaded = 1;
-    return CUDA_SUCCESS;
+    return upload(call, stream, exec);
 }
 
 SIM_API_PTSZ(SIM_CONTEXT, cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStream), hGraphExec, hStream)
@@ -334,6 +346,7 @@ SIM_API_PTSZ(SIM_CONTEXT, cuGraphLaunch, (CUgraphExec hGraphExec, CUstream hStre
     SIM_TRY(sim_stream_begin(call, stream));
     SIM_TRY(sim_graph_memory_begin(exec));
     follow_launches(stream, exec);
+    SIM_TRY(upload(call, stream, exec));
     exec->launches++;
     sim_conditions_reset(exec->graph);
     return sim_graph_run(call, exec->graph, &stream->lane);

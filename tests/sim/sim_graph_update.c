@@ -295,7 +295,7 @@ static CUresult exec_put(struct sim_exec *exec, struct sim_node *node, struct si
         sim_node_drop_params(params);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    exec->uploaded = 0;
+    exec->uploaded = exec->on_device = 0;
     if (node->type != CU_GRAPH_NODE_TYPE_GRAPH)
         return sim_params_put(node, params);
     struct sim_difference why;
@@ -350,7 +350,7 @@ SIM_API(SIM_INIT, cuGraphNodeSetEnabled, (CUgraphExec hGraphExec, CUgraphNode hN
     if (!may_disable(node))
         return CUDA_ERROR_INVALID_VALUE;
     node->enabled = isEnabled != 0;
-    exec->uploaded = 0;
+    exec->uploaded = exec->on_device = 0;
     return CUDA_SUCCESS;
 }
 

@@ -28,6 +28,7 @@ static const struct knob {
     {"SIM_PEER_GBPS", KNOB_REAL, &sim_knobs.peer_gbps, "374"},
     {"SIM_TFLOPS", KNOB_REAL, &sim_knobs.tflops, "50"},
     {"SIM_QUERY_NS", KNOB_REAL, &sim_knobs.query_ns, "350"},
+    {"SIM_UPLOAD_NS", KNOB_REAL, &sim_knobs.upload_ns, "0"},
     {"SIM_CONTENTION", KNOB_REAL, &sim_knobs.contention, "0"},
     {"SIM_DRIVER_VERSION", KNOB_INT, &sim_knobs.driver_version, "13000"},
     {"SIM_REPORT", KNOB_TEXT, &sim_knobs.report, NULL},

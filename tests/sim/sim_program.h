@@ -213,7 +213,8 @@ struct sim_exec {
     uint64_t source_serial;
     uint64_t flags;
     int64_t launches;
-    int uploaded; /* uploaded, and not changed by the host since */
+    int uploaded;  /* uploaded, and not changed by the host since */
+    int on_device; /* the same, or launched since */
 };
 
 CUresult sim_graph_make(struct sim_graph **out);

@@ -367,6 +367,41 @@ START_TEST(all_ways_to_instantiate)
 }
 END_TEST
 
+static double us_of_launch(CUgraphExec exec)
+{
+    CUevent event[2];
+    float ms = -1;
+    for (int i = 0; i < 2; i++)
+        OK(cuEventCreate(&event[i], CU_EVENT_DEFAULT));
+    OK(cuStreamSynchronize(s));
+    OK(cuEventRecord(event[0], s));
+    OK(cuGraphLaunch(exec, s));
+    OK(cuEventRecord(event[1], s));
+    OK(cuStreamSynchronize(s));
+    OK(cuEventElapsedTime(&ms, event[0], event[1]));
+    return (double)ms * 1e3;
+}
+
+/* It is once, by the first launch if not before, and again after the host has changed it. */
+START_TEST(a_graph_is_uploaded)
+{
+    CUgraph graph;
+    knob("SIM_UPLOAD_NS", "500000");
+    graph_prepare();
+    OK(cuGraphCreate(&graph, 0));
+    CUgraphNode node = add_increment(graph, NULL, 0, a, 1);
+    add_increment(graph, &node, 1, a, 1);
+    CUgraphExec exec = instantiate(graph), other = instantiate(graph);
+    ck_assert_double_gt(us_of_launch(exec), 1000);
+    const double launch_us = us_of_launch(exec);
+    ck_assert_double_lt(launch_us, 100);
+    OK(cuGraphNodeSetEnabled(exec, node, 1));
+    ck_assert_double_eq_tol(us_of_launch(exec), launch_us + 1000, 100);
+    OK(cuGraphUpload(other, s));
+    ck_assert_double_eq_tol(us_of_launch(other), launch_us, 100);
+}
+END_TEST
+
 START_TEST(node_attributes)
 {
     CUgraph graph;
@@ -410,5 +445,5 @@ END_TEST
 SUITE(sim_graph, every_node_type_runs, nodes_and_edges_are_told, cycles_are_refused,
       foreign_and_stale_handles_are_refused, parameters_are_owned_by_the_node, parameters_come_back_in_their_form,
       clone_keeps_the_original, child_graphs_run_in_their_place, captured_launch_of_a_graph_is_a_child, generic_nodes,
-      generic_copies_sets_and_children, copies_name_their_context, all_ways_to_instantiate, node_attributes,
-      user_objects_live_as_long_as_their_graphs)
+      generic_copies_sets_and_children, copies_name_their_context, all_ways_to_instantiate, a_graph_is_uploaded,
+      node_attributes, user_objects_live_as_long_as_their_graphs)
