@@ -169,7 +169,6 @@ bool ov_retime(struct ov_engine *engine, uint32_t spare_pages)
         ov_log(OV_LOG_DEBUG, "device %d: %u passes were timed, which is not enough: computation stays a guess",
                engine->device, engine->profiler.passes);
     }
-    engine->ring.meter.wanted = false;
     ov_profiler_end(engine);
     if (!taken) {
         return false;
