@@ -12,6 +12,9 @@
 #define STEP 16u
 /* ... and this much at once. */
 #define BATCH_PAGES 64u
+/* Less is not worth changing places for; nor is less than such a part of the budget. */
+#define WORTH_PAGES 8u
+#define WORTH_PART  64u
 /* Uploads of less than this are a pass's input. */
 #define UPLOAD_BYTES ((size_t)1 << 20)
 /* Launches on what was loaded: so many are a pass's and no loader's, ... */
@@ -222,6 +225,94 @@ void ov_giveway(struct ov_engine *engine, uint32_t pages)
     if (done > 0) {
         settle(engine, what);
         ov_log(OV_LOG_INFO, "device %d: %u MiB of what was uploaded give way to what is computed", engine->device,
+               2 * done);
+    }
+    free(what);
+}
+
+/* ---- changing places ---- */
+
+/* In memory that the program maps itself, only what is known to have changed counts (propose.c). */
+static bool comes(struct ov_engine *engine, const uint8_t *what, uint32_t page)
+{
+    const struct ov_alloc *alloc = ov_alloc_of(engine, page);
+    if (engine->arena.page[page].backing != OV_HOST || alloc == NULL || alloc->idle || alloc->doomed) {
+        return false;
+    }
+    const bool written = engine->learn.memo[page].written;
+    return alloc->reserved ? written
+                           : written || ((what[alloc->first] & MAKES) != 0 && !ov_giveway_is_loaded(engine, page));
+}
+
+static uint32_t all_coming(struct ov_engine *engine, const uint8_t *what)
+{
+    uint32_t pages = 0;
+    for (uint32_t p = 0; p < engine->arena.high_page; p++) {
+        pages += comes(engine, what, p);
+    }
+    return pages;
+}
+
+/* From `first` on, of one allocation and mapping. */
+static uint32_t coming_stretch(struct ov_engine *engine, const uint8_t *what, uint32_t first, uint32_t most)
+{
+    const struct ov_page *page = engine->arena.page;
+    uint32_t count = 0;
+    while (count < most && first + count < engine->arena.high_page && comes(engine, what, first + count) &&
+           page[first + count].alloc == page[first].alloc && page[first + count].mapping == page[first].mapping) {
+        count++;
+    }
+    return count;
+}
+
+/* Batch by batch, since what leaves needs its place in the host before what comes has given up its own. Returns how
+ * many pages came. */
+static uint32_t change_places(struct ov_engine *engine, uint8_t *what)
+{
+    uint32_t from = 0, done = 0;
+    for (uint32_t p = 0; p < engine->arena.high_page;) {
+        if (!comes(engine, what, p)) {
+            p++;
+            continue;
+        }
+        const uint32_t left = (uint32_t)(ov_ledger_left(&engine->ledger) >> OV_PAGE_SHIFT), host = host_pages(engine);
+        const uint32_t room = left > host ? left : host;
+        const uint32_t count = coming_stretch(engine, what, p, room < BATCH_PAGES ? room : BATCH_PAGES);
+        const uint32_t lack = count > left ? count - left : 0;
+        if (count == 0 || move_out(engine, what, &from, lack) < lack ||
+            ov_move_to_device(engine, p, count) != CUDA_SUCCESS) {
+            break;
+        }
+        note_moved(engine, what, p, count);
+        done += count;
+        p += count;
+    }
+    return done;
+}
+
+bool ov_giveway_due(struct ov_engine *engine)
+{
+    struct ov_giveway *giveway = &engine->giveway;
+    if (!may_move(engine) || !engine->over_budget || engine->watches > 0 || !computes(giveway) ||
+        ++giveway->points <= giveway->wait) {
+        return false;
+    }
+    giveway->points = 0;
+    giveway->wait = 2 * giveway->wait + 1;
+    return true;
+}
+
+void ov_giveway_change(struct ov_engine *engine)
+{
+    const uint32_t part = ov_pages(engine->ledger.budget_bytes / WORTH_PART);
+    const uint32_t worth = part > WORTH_PAGES ? part : WORTH_PAGES;
+    const uint32_t left = (uint32_t)(ov_ledger_left(&engine->ledger) >> OV_PAGE_SHIFT);
+    uint8_t *what = may_move(engine) ? survey(engine) : NULL;
+    if (what != NULL && all_coming(engine, what) >= worth && left + all_leaving(engine, what) >= worth) {
+        const uint32_t done = change_places(engine, what);
+        settle(engine, what);
+        ov_log(done > 0 ? OV_LOG_INFO : OV_LOG_DEBUG,
+               "device %d: %u MiB that kernels write have changed places with what was uploaded", engine->device,
                2 * done);
     }
     free(what);

@@ -8,9 +8,11 @@
  * written go to the host, where the first plan finds them like any other weight that did not fit:
  *
  * - for an allocation that does not fit, at least a sixteenth of the budget at a time, those first that were
- *   loaded first: they are what a first pass has just used.
+ *   loaded first: they are what a first pass has just used;
+ * - at a quiet point, for memory in the host that kernels were seen to write (a cache that was made after the
+ *   weights and before the first launch): the two *change places*.
  *
- * Not while the program loads, or each weight would push out an earlier one. What decides is how often
+ * Neither while the program loads, or each weight would push out an earlier one. What decides is how often
  * launches name what was uploaded: the program computes when that has happened four times since the last upload
  * from the host to where none had been, and more than twice as often as ever between two of those. So a loader
  * that runs some kernels on each of its tensors tells by the first ones how many that are; only what fills less
@@ -34,10 +36,11 @@
 struct ov_engine;
 
 struct ov_giveway {
-    uint32_t named, most; /* launches that named what was loaded, since the last upload; the most between two */
-    size_t fresh_bytes;   /* uploaded since, to where nothing had been */
-    uint64_t loaded;      /* place in the log at the last upload: what copies fill later is no weight */
-    size_t refused_bytes; /* what the program held when too little could give way; 0: enough could */
+    uint32_t named, most;  /* launches that named what was loaded, since the last upload; the most between two */
+    size_t fresh_bytes;    /* uploaded since, to where nothing had been */
+    uint64_t loaded;       /* place in the log at the last upload: what copies fill later is no weight */
+    size_t refused_bytes;  /* what the program held when too little could give way; 0: enough could */
+    uint32_t points, wait; /* quiet points since places were last to be changed; how many there have to be */
 };
 
 /* The program copied so much into memory that no copy had filled before. */
@@ -51,5 +54,9 @@ void ov_giveway_named(struct ov_engine *engine);
 bool ov_giveway_may(struct ov_engine *engine, size_t bytes);
 /* Makes room for as many pages as that, or none. In an exclusive section without captures. */
 void ov_giveway(struct ov_engine *engine, uint32_t pages);
+/* At a quiet point: whether it is time to look for what should change places, less and less often; */
+bool ov_giveway_due(struct ov_engine *engine);
+/* and then, in an exclusive section without captures. */
+void ov_giveway_change(struct ov_engine *engine);
 
 #endif
