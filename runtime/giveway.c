@@ -17,9 +17,10 @@
 #define WORTH_PART  64u
 /* Uploads of less than this are a pass's input. */
 #define UPLOAD_BYTES ((size_t)1 << 20)
-/* Launches on what was loaded: so many are a pass's and no loader's, ... */
+/* Launches on what was loaded that tell a pass from a loader of which fewer than so many uploads were seen; ... */
 #define LEAST_NAMED 4u
-/* ... and so many in any case, however many there were between two uploads: those may have been passes. */
+#define FEW_UPLOADS 8u
+/* ... and in any case, however many there were between two uploads: those may have been passes. */
 #define MOST_NAMED 256u
 
 /* ---- whether the program computes ---- */
@@ -31,6 +32,7 @@ void ov_giveway_uploaded(struct ov_engine *engine, size_t bytes)
     if (giveway->fresh_bytes >= UPLOAD_BYTES) {
         giveway->most = giveway->named > giveway->most ? giveway->named : giveway->most;
         giveway->named = 0;
+        giveway->uploads += engine->learning;
         giveway->fresh_bytes = 0;
         giveway->loaded = engine->learn.head;
     }
@@ -49,7 +51,8 @@ void ov_giveway_named(struct ov_engine *engine)
 
 static bool computes(const struct ov_giveway *giveway)
 {
-    return giveway->named >= LEAST_NAMED && (giveway->named > 2 * giveway->most || giveway->named >= MOST_NAMED);
+    const uint32_t least = giveway->uploads < FEW_UPLOADS ? LEAST_NAMED : 1;
+    return giveway->named >= least && (giveway->named > 2 * giveway->most || giveway->named >= MOST_NAMED);
 }
 
 /* Weights need not be on the device; and there is no plan that says where they are to be. */

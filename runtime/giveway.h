@@ -13,11 +13,12 @@
  *   weights and before the first launch): the two *change places*.
  *
  * Neither while the program loads, or each weight would push out an earlier one. What decides is how often
- * launches name what was uploaded: the program computes when that has happened four times since the last upload
- * from the host to where none had been, and more than twice as often as ever between two of those. So a loader
- * that runs some kernels on each of its tensors tells by the first ones how many that are; only what fills less
- * than a MiB does not count as an upload. A loader that converts all tensors when all of them are there looks
- * like a pass: what it makes of them is written by kernels, gets the device, and stays there.
+ * launches name what was uploaded: the program computes when that has happened more than twice as often as ever
+ * between two uploads from the host to where none had been (of a MiB and more; less is a pass's input). A loader
+ * that runs some kernels on each of its tensors tells by the first ones how many that are, and one that runs
+ * none is over with the first launch; only when few uploads were seen, it takes four. A loader that converts all
+ * tensors when all of them are there looks like a pass: what it makes of them is written by kernels, gets the
+ * device, and stays there.
  *
  * What cannot move (no host memory, too little that could leave) stays as it is, and is not tried again until
  * the program has grown. What moves gets mapped masters (masters.h), since it is read in place at once; it keeps
@@ -37,6 +38,7 @@ struct ov_engine;
 
 struct ov_giveway {
     uint32_t named, most;  /* launches that named what was loaded, since the last upload; the most between two */
+    uint32_t uploads;      /* while launches were looked at */
     size_t fresh_bytes;    /* uploaded since, to where nothing had been */
     uint64_t loaded;       /* place in the log at the last upload: what copies fill later is no weight */
     size_t refused_bytes;  /* what the program held when too little could give way; 0: enough could */

@@ -84,6 +84,23 @@ static void activations(void)
     rig_close(&rig);
 }
 
+/* A loader that ran no kernel is over with the first launch that reads a weight. */
+static void first_launch(void)
+{
+    struct rig rig;
+    CUdeviceptr rest, buffer;
+    rig_open_with(&rig, COUNT, weight_bytes);
+    OK(cuMemAlloc(&rest, 2 * MIB)); /* of the device */
+    HOLDS(!rig_logged(gave_way));
+    rig_read(&rig, 0, 0, rig.stream);
+    OK(cuMemAlloc(&buffer, 2 * MIB));
+    HOLDS(rig_logged(gave_way));
+    check(&rig);
+    OK(cuMemFree(rest));
+    OK(cuMemFree(buffer));
+    rig_close(&rig);
+}
+
 /* Many small requests: a step serves several of them. */
 static void in_steps(void)
 {
@@ -389,6 +406,7 @@ static void discovery_is_faster(void)
     }
 static const struct rig_case cases[] = {
     CASE(activations),
+    CASE(first_launch),
     CASE(in_steps),
     CASE(other_allocators),
     CASE(loader_alone),
