@@ -22,6 +22,7 @@ sim.graph.compute.overhead 1.01   ratio         compute_overhead 192M all_stream
 sim.load.peak_device_ratio 1.00   ratio         load_device_ratio 130M load_streamed
 sim.load.host_ratio        1.05   ratio         load_host_ratio 130M load_streamed
 sim.sparse.speedup         5      ratio         sparse_speedup 200M table_in_place table_not_in_place
+sim.discovery.speedup      2      ratio         discovery_speedup 300M most_streamed
 store.rss_ratio            1.02   ratio         rss_ratio 420M all_pinned
 store.share.rss_ratio      1.05   ratio         share_ratio 4
 graph.instantiate.overhead 2.5    ratio         instantiate_overhead 20M some_streamed
@@ -57,6 +58,7 @@ launch.instructions.idle   300    instructions  launch_instructions 1G never_exc
     load_streamed='weights 400 MiB: 0 resident, 400 streamed, 0 host-mapped; ring [1-9]'
     table_in_place='weights 224 MiB: 128 resident, 0 streamed, 96 host-mapped;'
     table_not_in_place='weights 224 MiB: [0-9]* resident, [1-9][0-9]* streamed, 0 host-mapped;'
+    most_streamed='weights 384 MiB: 64 resident, 320 streamed, 0 host-mapped; ring [1-9]'
     half_streamed='weights 1024 MiB: 512 resident, 512 streamed, 0 host-mapped; ring [1-9]'
     some_streamed='weights 12 MiB: .* [1-9][0-9]* streamed, 0 host-mapped; ring [1-9].* 1 plans'
     never_exceeded='fitted the budget'
@@ -193,6 +195,14 @@ sparse_speedup() { # BUDGET EXPECTED-IN-PLACE EXPECTED-OTHERWISE
     steady_pass preloaded "$1" "$2" -- >"$work/in_place" &&
         steady_pass preloaded "$1" "$3" env OVERSHOT_TIERS=resident,streamed -- >"$work/otherwise" &&
         paste -d ' ' "$work/otherwise" "$work/in_place" | awk '{ printf "%.2f", $1 / $3 }'
+}
+
+# Before there is a plan: a pass in which what the program writes is in the host, since weights were there first, over
+# one after it, in which weights are in its stead. (What it writes was allocated before the first launch.)
+discovery_speedup() { # BUDGET EXPECTED
+    preloaded "$work/output" "$@" env OVERSHOT_DISCOVERY_CYCLES=4 \
+        "$out/tests/apps/stack" --layers 12 --bytes 32M --workspace 128M --cache 32M --passes 8 --times || return 1
+    awk '/^pass [02] / { ms[$2] = $3 } END { printf "%.2f", ms[0] / ms[2] }' "$work/output"
 }
 
 # Host memory of several processes together, which run the same weights and share them, over that of one.

@@ -68,8 +68,8 @@ void ov_alloc_forget(struct ov_engine *engine, struct ov_alloc *alloc);
 CUresult ov_alloc_pages(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
 /* Frees the allocation of the arena that begins there. What it holds is given back later when somebody captures. */
 CUresult ov_alloc_free(struct ov_engine *engine, CUdeviceptr address);
-/* room.c. A plan made for less leaves room for what the program will write; at any cost: other memory goes to the host
- * for it. Without the lock. */
+/* room.c. A plan made for less leaves room for what the program will write, and before the first one what was loaded
+ * gives way (giveway.h); at any cost: other memory goes to the host for it. Without the lock. */
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost);
 /* The program got `bytes` more, some of them in host memory: grown under the lock, grew after it. */
 void ov_alloc_grown(struct ov_engine *engine, size_t bytes, bool on_host);

@@ -107,8 +107,9 @@ CUresult ov_copy_settle(const struct ov_copy *copy, bool capturing)
         struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, copy->dst.address));
         if (alloc != NULL) {
             alloc->dirty = true;
-            ov_learn_filled(engine, copy->dst.address, span_bytes(&copy->dst),
-                            copy->src.address != 0 || copy->host_source != NULL);
+            const bool from_copy = copy->src.address != 0 || copy->host_source != NULL;
+            const size_t fresh = ov_learn_filled(engine, copy->dst.address, span_bytes(&copy->dst), from_copy);
+            ov_giveway_uploaded(engine, in_arena(&copy->src) ? 0 : fresh);
         }
         pthread_mutex_unlock(&engine->lock);
     }

@@ -189,6 +189,18 @@ void ov_density_collect(struct ov_engine *engine)
     }
 }
 
+/* A unit may have moved in part, and not where it was touched: `on_host` does not tell then. */
+void ov_density_moved(struct ov_engine *engine, const uint8_t *what, uint8_t bit)
+{
+    struct ov_learn *learn = &engine->learn;
+    ov_density_collect(engine); /* none is outstanding then */
+    for (uint64_t at = learn->head > OV_LOG_ENTRIES ? learn->head - OV_LOG_ENTRIES : 1; at < learn->head; at++) {
+        struct ov_log_entry *entry = &learn->log[at % OV_LOG_ENTRIES];
+        const struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, entry->address));
+        entry->took_ns = alloc != NULL && (what[alloc->first] & bit) != 0 ? 0 : entry->took_ns;
+    }
+}
+
 static bool touches_large(struct ov_engine *engine, uint64_t place, uint32_t entries)
 {
     for (uint64_t at = place; at < place + entries; at++) {

@@ -74,6 +74,10 @@ uint32_t ov_density_unit(const struct ov_engine *engine, uint64_t address);
 
 /* Asks for the times of launches that are over. Not while somebody captures. */
 void ov_density_collect(struct ov_engine *engine);
+/* What stands behind some allocations, or parts of them, has changed: times of launches that touched them are
+ * forgotten. what[], by page: has `bit` for the first page of each such allocation. In an exclusive section without
+ * captures. */
+void ov_density_moved(struct ov_engine *engine, const uint8_t *what, uint8_t bit);
 /* Sets share and sparse of all runs. entry[count] is the log, run[] is 1 + the run of each entry, 0: none; `cycles` is
  * how many cycles it covers. */
 void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const struct ov_log_entry *entry,

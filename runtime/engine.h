@@ -28,6 +28,7 @@
 #include "arena.h"
 #include "density.h"
 #include "driver.h"
+#include "giveway.h"
 #include "inspect.h"
 #include "learn.h"
 #include "ledger.h"
@@ -62,6 +63,7 @@ struct ov_engine {
     struct ov_learn learn;
     struct ov_inspect inspect;
     struct ov_density density; /* of units' reads */
+    struct ov_giveway giveway; /* before the first plan */
     struct ov_ring ring;       /* units and their places */
     struct ov_stall stall;     /* misses that are told */
     struct ov_masters masters; /* pinned host memory */

@@ -106,6 +106,7 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
     struct ov_learn *learn = &engine->learn;
     struct ov_kernel *kernel = launch->kernel;
     uint32_t number = ++learn->launches;
+    bool named = false; /* something that was loaded */
     for (unsigned i = 0; i < touches->count; i++) {
         uint64_t address = touches->item[i].address;
         if (ov_arena_slice(address) != (unsigned)engine->slice) {
@@ -118,6 +119,7 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
         }
         count_visit(learn, alloc, address);
         learn->last_address = address;
+        named = named || ov_giveway_is_loaded(engine, page);
         if (kernel == NULL || ov_slot(kernel, touches->item[i].slot) != OV_SLOT_READER) {
             alloc->dirty = true;
             alloc->unseen = alloc->unseen || alloc->reserved; /* weights may be written there while others are used */
@@ -129,6 +131,9 @@ void ov_learn_log(struct ov_engine *engine, const struct ov_launch *launch, cons
                                   .on_host = engine->arena.page[page].backing == OV_HOST,
                                   .ordinal = alloc->ordinal,
                                   .launch = number};
+    }
+    if (named) {
+        ov_giveway_named(engine);
     }
     if (kernel != NULL) {
         learn->new_kernels += atomic_fetch_add_explicit(&kernel->launches, 1, memory_order_relaxed) == 0;
@@ -241,10 +246,11 @@ CUresult ov_learn_hash(struct ov_engine *engine)
     return result;
 }
 
-void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy)
+size_t ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy)
 {
     uint64_t end = address + bytes, limit = ov_page_address(&engine->arena, engine->arena.high_page);
     end = end < limit ? end : limit;
+    size_t fresh = 0;
     engine->learn.copied_bytes += from_copy ? bytes : 0;
     while (address < end) {
         uint64_t next = (address & ~(uint64_t)(OV_PAGE_BYTES - 1)) + OV_PAGE_BYTES;
@@ -255,12 +261,15 @@ void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, b
         memo->born = 0;
         if (from_copy) {
             uint64_t uploaded = memo->uploaded + (next - address);
-            memo->uploaded = uploaded < OV_PAGE_BYTES ? (uint32_t)uploaded : (uint32_t)OV_PAGE_BYTES;
+            uploaded = uploaded < OV_PAGE_BYTES ? uploaded : OV_PAGE_BYTES;
+            fresh += uploaded - memo->uploaded;
+            memo->uploaded = (uint32_t)uploaded;
         } else {
             memo->uploaded = 0; /* what is filled is written to afterwards, by whoever */
         }
         address = next;
     }
+    return fresh;
 }
 
 void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark)

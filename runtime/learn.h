@@ -144,8 +144,9 @@ bool ov_learn_study(struct ov_engine *engine);
 /* Hashes and searches all memory again, for a plan that is made of an earlier study: what is named in memory by now may
  * not be streamed any more. */
 CUresult ov_learn_look_again(struct ov_engine *engine);
-/* A copy (from_copy) or a fill changed [address, address + bytes). */
-void ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy);
+/* A copy (from_copy) or a fill changed [address, address + bytes). Returns how much a copy filled for the first time.
+ */
+size_t ov_learn_filled(struct ov_engine *engine, uint64_t address, size_t bytes, bool from_copy);
 /* Marks all pages of the run around an address; outside of runs all pages of the allocation, in a reservation those up
  * to the next runs. */
 void ov_learn_mark(struct ov_engine *engine, uint64_t address, enum ov_mark mark);

@@ -141,11 +141,11 @@ static void attend(struct ov_engine *engine)
     ov_density_quiet(engine);
     ov_record_quiet(engine);
     enum work work = due(engine);
-    bool replan = wants_replan(engine), timed = ov_profiler_collect(engine);
+    bool change = ov_giveway_due(engine), replan = wants_replan(engine), timed = ov_profiler_collect(engine);
     bool off = !timed && engine->ring.pace.due && !engine->profile_suspended;
     bool answered = ov_planning_done(&engine->planning);
     pthread_mutex_unlock(&engine->lock);
-    if (work == NOTHING && !replan && !timed && !off && !answered) {
+    if (work == NOTHING && !change && !replan && !timed && !off && !answered) {
         atomic_store(&engine->overdue, 0); /* asked again after as many launches */
         return;
     }
@@ -153,7 +153,7 @@ static void attend(struct ov_engine *engine)
     (void)ov_exclusive_begin(engine, &section);
     if (!section.idle) {
         work = NOTHING;
-        replan = timed = off = answered = false;
+        change = replan = timed = off = answered = false;
     }
     if (work == RECALL) {
         bool planned = recall(engine);
@@ -164,6 +164,11 @@ static void attend(struct ov_engine *engine)
         replan = !study(engine) && replan;
     } else if (work == LOOK) {
         (void)ov_learn_hash(engine);
+    }
+    if (change && !atomic_load(&engine->planned)) { /* nor has one been made just now */
+        const uint64_t then = ov_now_ns();
+        ov_giveway_change(engine);
+        begin += ov_now_ns() - then; /* it is no look, and delays none */
     }
     if (timed && engine->profiler.phase == OV_PROFILER_DONE && engine->watches == 0) { /* no plan came before it */
         replan = ov_retime(engine, spare_pages(engine)) || replan;

@@ -74,9 +74,12 @@ static void convert(struct ov_engine *engine, uint32_t pages)
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
-    bool convertible = may_convert(engine, bytes) && !is_hopeless(engine, bytes);
+    bool convertible = may_convert(engine, bytes), gives_way = ov_giveway_may(engine, bytes);
+    if ((convertible || gives_way) && is_hopeless(engine, bytes)) {
+        convertible = gives_way = false;
+    }
     if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
-        !(convertible || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
+        !(convertible || gives_way || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
         return;
     }
     struct ov_exclusive section;
@@ -86,6 +89,10 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
         bool fits = bytes <= ov_ledger_left(&engine->ledger);
         if (convertible && !fits) {
             convert(engine, pages);
+        }
+        if (gives_way && !fits) {
+            ov_giveway(engine, pages);
+            fits = bytes <= ov_ledger_left(&engine->ledger);
         }
         if (at_any_cost && !fits && ov_ring_open(engine) == CUDA_SUCCESS) {
             ov_demote_some(engine, pages);

@@ -17,6 +17,7 @@
  *   watch.h      launches of kernels not known well enough: compared before and after
  *   inspect.h    hashing and address search on the device
  *   density.h    how much of a unit is read
+ *   giveway.h    before the first plan: what was loaded gives way to what is computed
  *   search.h     addresses of streamed units in host memory
  *   graph.h      executable graphs: how each is launched; graph_model.h, what is in one
  *   graph_source.h   what graphs read from host memory

@@ -290,6 +290,25 @@ bool rig_logged(const char *text)
     return search_log(contains, wanted);
 }
 
+struct count {
+    const char *text;
+    unsigned lines;
+};
+
+static bool count_line(const char *text, void *context)
+{
+    struct count *count = context;
+    count->lines += strstr(text, count->text) != NULL;
+    return false;
+}
+
+unsigned rig_times_logged(const char *text)
+{
+    struct count count = {text, 0};
+    (void)search_log(count_line, &count);
+    return count.lines;
+}
+
 void rig_until_streamed(struct rig *rig)
 {
     for (int pass = 0; pass < PATIENCE_PASSES; pass++) {

@@ -112,6 +112,8 @@ size_t rig_streamed_mib(void);
 unsigned rig_plans(void);
 /* Whether the log has a line that contains `text`. */
 bool rig_logged(const char *text);
+/* How many lines do. */
+unsigned rig_times_logged(const char *text);
 /* Passes until a plan streams something; the case fails when none does. */
 void rig_until_streamed(struct rig *rig);
 
