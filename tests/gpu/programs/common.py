@@ -42,7 +42,7 @@ def md5(array):
     return hashlib.md5(np.ascontiguousarray(array, np.float32).tobytes()).hexdigest()
 
 
-def measure(name, weight_bytes, step, wait, rounds=8, warm=10):
+def measure(name, weight_bytes, step, wait, rounds=20, warm=16):
     """Runs step() and prints the first pass, the mean of `rounds` later ones and the md5 of the last result."""
     start = time.time()
     step()
