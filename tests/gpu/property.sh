@@ -13,6 +13,10 @@ build=$1 from=${2:-1} to=${3:-120} jobs=${JOBS:-6}
 lib=$build/bin/libovershot.so stack=$build/bin/stack images=$build/images
 [ -f "$lib" ] || lib=$build/shim/libovershot.so stack=$build/tests/apps/stack images=$here/../kernels/images
 export CUDA_VISIBLE_DEVICES=${GPU:-0} APP_IMAGES=$images
+case $CUDA_VISIBLE_DEVICES in
+*,*) ;;
+*) export STACK_OPTIONS="${STACK_OPTIONS:-} --devices 1" ;;
+esac
 counts=$(mktemp -d)
 trap 'rm -rf "$counts"' EXIT
 size=$(((to - from + jobs) / jobs)) failed=0
