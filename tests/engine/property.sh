@@ -93,7 +93,8 @@ draw_options() {
 fail() { # SEED WHY
     failed=$((failed + 1))
     echo "seed $1: $2"
-    echo "  run: SIM_DEVICES=2 ${options[*]} LD_LIBRARY_PATH=$driver LD_PRELOAD=$shim" \
+    [ "$driver" = real ] || options+=(SIM_DEVICES=2 "LD_LIBRARY_PATH=$driver")
+    echo "  run: ${options[*]} LD_PRELOAD=$shim" \
         "$stack --random --seed $1 ${program[*]}"
     sed 's/^/  /' "$work/out" "$work/err" | tail -n 8
 }
