@@ -11,6 +11,10 @@
 
 /* Studies in vain after which a program that had launched new kernels is taken for one that has only begun. */
 #define BEGINNINGS 16u
+/* After one in vain come at least this part of the launches that were before it, or so many: an address may come back
+ * again and again at the beginning of a pass. */
+#define BETWEEN_PART 4u
+#define BETWEEN_MOST 128u
 
 static void *lazy_array(size_t count, size_t size)
 {
@@ -49,6 +53,7 @@ void ov_learn_start(struct ov_engine *engine)
     struct ov_learn *learn = &engine->learn;
     learn->start = learn->head;
     learn->attempts = learn->units_seen = learn->new_kernels = learn->beginnings = 0;
+    learn->tried = learn->between = 0;
     learn->settled = false;
     learn->launches = 0;
     learn->visits_wanted = ov_opt.discovery_cycles;
@@ -163,6 +168,14 @@ void ov_learn_wait(struct ov_engine *engine)
         learn->visits_wanted += learn->visits_wanted;
     }
     learn->new_kernels = 0;
+    learn->between = learn->launches - learn->tried;
+    learn->tried = learn->launches;
+}
+
+static bool is_soon(const struct ov_learn *learn)
+{
+    const uint32_t part = learn->between / BETWEEN_PART, least = part < BETWEEN_MOST ? part : BETWEEN_MOST;
+    return learn->launches - learn->tried < least;
 }
 
 /* Most of what is used at all was used often enough to show an order. */
@@ -176,7 +189,7 @@ bool ov_learn_due(const struct ov_engine *engine)
             often += alloc->visits >= engine->learn.visits_wanted ? alloc->held : 0;
         }
     }
-    return used > 0 && often * 2 >= used;
+    return used > 0 && often * 2 >= used && !is_soon(&engine->learn);
 }
 
 static void note_digest(struct ov_engine *engine, uint32_t page, const struct ov_page_digest *digest)

@@ -110,6 +110,8 @@ struct ov_learn {
     uint32_t units_seen;    /* by the last attempt */
     uint32_t new_kernels;   /* launched for the first time since then */
     uint32_t beginnings;    /* attempts in vain that do not count, since there were any */
+    uint32_t tried;         /* launches until the last attempt that was in vain, ... */
+    uint32_t between;       /* ... and those since the one before it */
     bool settled;           /* there is a plan, but for lack of a period: only one with a period replaces it */
     bool fresh;             /* the runs were formed at this very quiet point */
     bool recalled;          /* the runs are those of a profile (recall.h), and no study has found the same yet, ... */

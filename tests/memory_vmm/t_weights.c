@@ -139,6 +139,31 @@ static void compiles_first(void)
     close_one_handle(base, bytes, handle);
 }
 
+/* Passes that begin with a few launches on the same addresses, and wait for them: those tell nothing about a pass. */
+static void comes_back_at_once(void)
+{
+    CUdeviceptr base;
+    size_t bytes;
+    const CUmemGenericAllocationHandle handle = open_one_handle(&base, &bytes);
+    const CUdeviceptr scratch = base + bytes - 8 * MIB;
+    uint32_t got[4096];
+    for (uint32_t pass = 0; pass < 3; pass++) {
+        for (unsigned i = 0; i < 4; i++) {
+            weights_fill(scratch + i % 2 * MIB, 4 * pass + i, 1000);
+        }
+        OK(cuStreamSynchronize(rig.stream));
+        for (unsigned i = 0; i < rig.count; i++) {
+            weights_fill(scratch + 4 * MIB, rig.count * pass + i, 1000);
+            rig_read(&rig, i, i, rig.stream);
+        }
+        OK(cuStreamSynchronize(rig.stream));
+        OK(cuMemcpyDtoH(got, rig.out, sizeof got));
+        rig_compare(&rig, got, NULL, rig.count);
+    }
+    HOLDS(rig_streamed_mib() > 0);
+    close_one_handle(base, bytes, handle);
+}
+
 /* The same without new kernels: an address that is not used any more is given up, and its count is not the measure. */
 static void other_work_first(void)
 {
@@ -150,7 +175,8 @@ static void other_work_first(void)
         weights_fill(scratch + i % 2 * MIB, i, 1000);
         OK(cuStreamSynchronize(rig.stream));
     }
-    for (int pass = 0; pass < 60 && rig_streamed_mib() == 0; pass++) { /* of 12 launches: 512 without the address, and a few more */
+    for (int pass = 0; pass < 60 && rig_streamed_mib() == 0;
+         pass++) { /* of 12 launches: 512 without the address, and a few more */
         pass_behind_scratch(base, pass);
     }
     HOLDS(rig_streamed_mib() > 0);
@@ -533,6 +559,7 @@ static const struct rig_case cases[] = {
     CASE(beside_host_memory),
     CASE(one_handle),
     CASE(compiles_first),
+    CASE(comes_back_at_once),
     CASE(other_work_first),
     CASE(expandable_segment),
     CASE(before_a_hole),
