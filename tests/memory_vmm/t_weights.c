@@ -175,8 +175,8 @@ static void other_work_first(void)
         weights_fill(scratch + i % 2 * MIB, i, 1000);
         OK(cuStreamSynchronize(rig.stream));
     }
-    for (int pass = 0; pass < 60 && rig_streamed_mib() == 0;
-         pass++) { /* of 12 launches: 512 without the address, and a few more */
+    /* Of 12 launches: 512 without the address, and a few more. */
+    for (int pass = 0; pass < 60 && rig_streamed_mib() == 0; pass++) {
         pass_behind_scratch(base, pass);
     }
     HOLDS(rig_streamed_mib() > 0);
