@@ -135,7 +135,7 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
         return ov_foreign_alloc(engine, out, bytes);
     }
     if (bytes < OV_ARENA_LEAST && ov_small_reserve(engine, bytes)) {
-        return ov_small_alloc(engine, out, bytes);
+        return ov_small_alloc(engine, out, bytes, NULL, NULL);
     }
     return ov_alloc_pages(engine, out, bytes);
 }

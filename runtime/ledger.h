@@ -5,8 +5,10 @@
  * sum never exceeds the budget, not even for a moment: device memory behind arena pages, the ring, our scratch, the
  * program's small allocations (rounded to the driver's 2 MiB blocks), its pools, and its own physical handles.
  *
- * Fields are guarded by the engine's lock, except that foreign memory, which the program takes without asking us, is
- * added after the fact and may push the sum above the budget; `over` then says by how much weights must give way.
+ * Whoever asks takes at once, before the driver is called, since another thread may ask meanwhile.
+ *
+ * Fields are guarded by the engine's lock. Foreign memory, which we cannot refuse, is added all the same and may push
+ * the sum above the budget; weights then give way.
  */
 #ifndef OV_LEDGER_H
 #define OV_LEDGER_H

@@ -3,7 +3,7 @@
  *
  *   small     requests below OV_ARENA_LEAST: ours to grant, the driver's to place (small.c)
  *   foreign   what is the driver's altogether: pools, managed memory, mappings of the program's own, module globals,
- * and what OVERSHOT_EXCLUDE names (foreign.c). Told of after the fact, unless it is excluded.
+ * and what OVERSHOT_EXCLUDE names (foreign.c). Counted whether it fits or not, unless it is excluded.
  *
  * All are kept in one table by address (other.c): counted in the ledger, and searched for addresses of weights. None
  * can be moved. Guarded by the engine's lock, which all functions take that do not say otherwise.
@@ -51,14 +51,17 @@ bool ov_others_hold(const struct ov_engine *engine, uint64_t address);
 
 /* small.c. What the driver takes for so many bytes. */
 #define OV_SMALL_BYTES(bytes) (((bytes) + 511) & ~(size_t)511)
-/* Whether so much more fits the budget, other memory having given way. */
-bool ov_small_fits(struct ov_engine *engine, size_t bytes);
-/* Whether a request may be made; its bytes are counted from here on, and alloc makes it. */
+/* Whether a request may be made, other memory having given way; its bytes are counted from here on, and alloc makes it.
+ * take: it will be made all the same. pool NULL: by cuMemAlloc. */
 bool ov_small_reserve(struct ov_engine *engine, size_t bytes);
-CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
+void ov_small_take(struct ov_engine *engine, size_t bytes);
+CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream);
 
 /* foreign.c. A request that OVERSHOT_EXCLUDE leaves to the driver, within the budget. */
 CUresult ov_foreign_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
+/* A request to a pool that is the driver's to serve. */
+CUresult ov_foreign_alloc_async(struct ov_engine *engine, CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
+                                CUstream stream);
 /* The program has mapped a handle at addresses of the driver's. */
 void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle id);
 

@@ -259,8 +259,9 @@ bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUs
         (handle == NULL && ov_cu->cuDeviceGetMemPool(&handle, engine->device) != CUDA_SUCCESS)) {
         return false;
     }
-    if (bytes < OV_ARENA_LEAST && ov_small_fits(engine, bytes)) {
-        return false; /* the driver packs small ones closer */
+    if (bytes < OV_ARENA_LEAST && ov_small_reserve(engine, bytes)) {
+        *result = ov_small_alloc(engine, out, bytes, handle, stream); /* the driver packs small ones closer */
+        return true;
     }
     uint32_t i = 0;
     pthread_mutex_lock(&engine->lock);
@@ -274,7 +275,8 @@ bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUs
     }
     pthread_mutex_unlock(&engine->lock);
     if (!served) {
-        return false;
+        *result = ov_foreign_alloc_async(engine, out, bytes, handle, stream);
+        return true;
     }
     CUdeviceptr address;
     *result = ov_alloc_pages(engine, &address, bytes);

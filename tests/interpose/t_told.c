@@ -44,7 +44,7 @@ static void other_memory(void)
     CUdeviceptr address;
     attach();
     CHECK(elf_cuMemAllocManaged(&address, 50, 1) == 0 && address == 0x4000);
-    EXPECT("driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50",
+    EXPECT("foreign_coming device=50", "driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50",
            "zerocopy_added 0x4000 bytes=50 managed=1");
     CHECK(elf_cuMemAllocAsync(&address, 60, STREAM) == 0 && address == 0x5000);
     EXPECT(line("mem_alloc_async bytes=60 pool=(nil) stream=%p", (void *)STREAM), "driver cuMemAllocAsync",
@@ -247,6 +247,7 @@ static void failures(void)
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         CHECK(recorded(told[i]) == 0);
     }
+    CHECK(recorded("foreign_coming device=50") == 1 && recorded("foreign_missed device=50") == 1);
     CHECK(recorded("capture_began 0x57 result=2") == 1);
     record_forget();
     /* The end of a capture is told whatever came of it. */
