@@ -152,7 +152,11 @@ CUresult ov_foreign_alloc_async(struct ov_engine *engine, CUdeviceptr *out, size
         miss(engine, held);
         return result;
     }
-    add(engine, &(struct ov_other){.address = address, .bytes = bytes, .device_bytes = held});
+    add(engine,
+        &(struct ov_other){.address = address, .bytes = bytes, .device_bytes = held, .pooled = true, .pool = pool});
+    pthread_mutex_lock(&engine->lock);
+    ov_kept_by(engine, pool, held);
+    pthread_mutex_unlock(&engine->lock);
     *out = address;
     return CUDA_SUCCESS;
 }

@@ -27,6 +27,8 @@ struct ov_other {
     size_t bytes, device_bytes;
     struct ov_handle *handle; /* of which it is a mapping, NULL: none that is known */
     bool small;               /* else foreign */
+    bool pooled;              /* when it is freed, a pool of the driver's may keep it (kept.h) */
+    CUmemoryPool pool;        /* that it was taken from, NULL: none, or one that is no more */
     bool global;              /* foreign: of a module */
     UT_hash_handle hh;
 };
@@ -38,8 +40,14 @@ void ov_other_add(struct ov_engine *engine, struct ov_other *other);
 struct ov_other *ov_other_take(struct ov_engine *engine, uint64_t address);
 void ov_other_settle(struct ov_engine *engine, struct ov_other *other);
 void ov_other_restore(struct ov_engine *engine, struct ov_other *other);
-/* Forgets all. Under the lock. */
+/* The same for all engines, other[OV_DEVICES]: take says whether any has it; end settles or restores by the driver's
+ * result. */
+bool ov_others_take(uint64_t address, struct ov_other **other);
+void ov_others_end(struct ov_other **other, CUresult result);
+/* Forgets all. Under the lock, as the next. */
 void ov_others_drop(struct ov_engine *engine);
+/* The pool is no more. */
+void ov_others_orphan(struct ov_engine *engine, CUmemoryPool pool);
 /* Calls each() for every one that holds device memory of a known extent. Under the lock, as the next two. */
 void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
                     void *context);

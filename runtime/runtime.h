@@ -7,7 +7,7 @@
  *   report.h     what the program is told of a device's memory
  *   alloc.h      what the program asked for; other.h, what of it is not in the arena
  *   ipc.h        memory that is handed to other processes
- *   pool.h       what it allocates and frees in stream order
+ *   pool.h       what it allocates and frees in stream order; kept.h, what the driver's pools keep of it
  *   vmm.h        what the program maps itself: reservations, physical handles, mappings; loose.h, memory not mapped
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
  *   image.h      parameter layouts from code images, for drivers that cannot tell

@@ -8,6 +8,9 @@
 static bool reserve(struct ov_engine *engine, size_t bytes, bool anyway)
 {
     pthread_mutex_lock(&engine->lock);
+    if (ov_ledger_small_grows(&engine->ledger, OV_SMALL_BYTES(bytes))) {
+        ov_kept_ask(engine);
+    }
     bool fits = anyway || ov_ledger_small_fits(&engine->ledger, OV_SMALL_BYTES(bytes));
     if (fits) {
         ov_ledger_small(&engine->ledger, OV_SMALL_BYTES(bytes), 0);
@@ -51,8 +54,12 @@ CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes
     CUresult result = other != NULL ? ask_driver(&address, bytes, pool, stream) : CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&engine->lock);
     if (result == CUDA_SUCCESS) {
-        *other = (struct ov_other){.address = address, .bytes = bytes, .small = true};
+        *other =
+            (struct ov_other){.address = address, .bytes = bytes, .small = true, .pooled = pool != NULL, .pool = pool};
         ov_other_add(engine, other);
+        if (pool != NULL) {
+            ov_kept_by(engine, pool, OV_SMALL_BYTES(bytes));
+        }
         engine->ledger.program_bytes += bytes;
         *out = address;
     } else {

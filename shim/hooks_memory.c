@@ -139,7 +139,6 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
         if (ov_mem_free_async(address, OV_STREAM(suffix, stream), &result)) {                               \
             return result;                                                                                  \
         }                                                                                                   \
-        ov_foreign_removed(address);                                                                        \
         return OV_REAL(cuMemFreeAsync##suffix, (address, stream));                                          \
     }
 
