@@ -135,7 +135,7 @@ CUresult ov_mem_alloc(CUdeviceptr *out, size_t bytes)
         return ov_foreign_alloc(engine, out, bytes);
     }
     if (bytes < OV_ARENA_LEAST && ov_small_reserve(engine, bytes)) {
-        return ov_small_alloc(engine, out, bytes);
+        return ov_small_alloc(engine, out, bytes, NULL, NULL);
     }
     return ov_alloc_pages(engine, out, bytes);
 }
@@ -240,19 +240,10 @@ CUresult ov_mem_free(CUdeviceptr address)
         CUresult refused = ov_capture_refuses();
         return refused != CUDA_SUCCESS ? refused : ov_alloc_free(engine, address);
     }
-    struct ov_other *other[OV_DEVICES] = {NULL};
-    for (int slice = 0; slice < OV_DEVICES && address != 0; slice++) {
-        engine = ov_engine_at(slice);
-        other[slice] = engine != NULL ? ov_other_take(engine, address) : NULL;
-    }
+    struct ov_other *other[OV_DEVICES];
+    (void)ov_others_take(address, other);
     CUresult result = ov_cu->cuMemFree_v2(address);
-    for (int slice = 0; slice < OV_DEVICES; slice++) {
-        if (other[slice] != NULL && result == CUDA_SUCCESS) {
-            ov_other_settle(ov_engine_at(slice), other[slice]);
-        } else if (other[slice] != NULL) {
-            ov_other_restore(ov_engine_at(slice), other[slice]);
-        }
-    }
+    ov_others_end(other, result);
     return result;
 }
 

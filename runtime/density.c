@@ -189,15 +189,10 @@ void ov_density_collect(struct ov_engine *engine)
     }
 }
 
-/* A unit may have moved in part, and not where it was touched: `on_host` does not tell then. */
-void ov_density_moved(struct ov_engine *engine, const uint8_t *what, uint8_t bit)
+void ov_density_moved(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
-    struct ov_learn *learn = &engine->learn;
-    ov_density_collect(engine); /* none is outstanding then */
-    for (uint64_t at = learn->head > OV_LOG_ENTRIES ? learn->head - OV_LOG_ENTRIES : 1; at < learn->head; at++) {
-        struct ov_log_entry *entry = &learn->log[at % OV_LOG_ENTRIES];
-        const struct ov_alloc *alloc = ov_alloc_of(engine, ov_arena_page(&engine->arena, entry->address));
-        entry->took_ns = alloc != NULL && (what[alloc->first] & bit) != 0 ? 0 : entry->took_ns;
+    for (uint32_t p = first; p < first + pages; p++) {
+        engine->learn.memo[p].moved = engine->learn.head;
     }
 }
 
@@ -269,6 +264,7 @@ struct readers {
     uint32_t touches[KERNELS], timed[KERNELS];
     double timed_s[KERNELS];
     uint32_t count, launch, launches; /* launch: the last one counted */
+    uint64_t moved;                   /* times from before that place in the log do not count */
     bool crowded;
 };
 
@@ -296,11 +292,23 @@ static void add_reader(struct readers *readers, const struct ov_log_entry *entry
     }
 }
 
-/* Whether the time of an entry still says something: what stood behind its address then still does. */
-static bool still_valid(const struct ov_engine *engine, const struct ov_log_entry *entry)
+/* Whether the time of an entry still says something: what stood behind its address then still does, and nothing else of
+ * the run has moved since. */
+static bool still_valid(const struct ov_engine *engine, const struct ov_log_entry *entry, uint64_t place,
+                        const struct readers *readers)
 {
     bool host = engine->arena.page[ov_arena_page(&engine->arena, entry->address)].backing == OV_HOST;
-    return entry->on_host == host;
+    return entry->on_host == host && place >= readers->moved;
+}
+
+/* When a page of the run moved last, as a place in the log. */
+static uint64_t last_moved(const struct ov_engine *engine, const struct ov_run *run)
+{
+    uint64_t moved = 0;
+    for (uint32_t p = run->first; p < run->first + run->pages; p++) {
+        moved = engine->learn.memo[p].moved > moved ? engine->learn.memo[p].moved : moved;
+    }
+    return moved;
 }
 
 /* What reading all of the run takes at least, as it stands. */
@@ -354,20 +362,23 @@ static void judge_run(struct ov_engine *engine, struct ov_run *run, const struct
     }
 }
 
-void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const struct ov_log_entry *entry,
-                      const uint32_t *run, size_t count, double cycles)
+void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const struct ov_density_log *log)
 {
     struct readers *readers = calloc((size_t)runs->count + 1, sizeof *readers);
     measure_link(engine);
-    for (size_t i = 0; readers != NULL && i < count; i++) {
-        if (run[i] != 0) {
-            add_reader(&readers[run[i] - 1], &entry[i], still_valid(engine, &entry[i]));
+    for (uint32_t i = 0; readers != NULL && i < runs->count; i++) {
+        readers[i].moved = last_moved(engine, &runs->item[i]);
+    }
+    for (size_t i = 0; readers != NULL && i < log->count; i++) {
+        if (log->run[i] != 0) {
+            struct readers *of_run = &readers[log->run[i] - 1];
+            add_reader(of_run, &log->entry[i], still_valid(engine, &log->entry[i], log->place[i], of_run));
         }
     }
     for (uint32_t i = 0; i < runs->count; i++) {
         runs->item[i].sparse = false;
         if (readers != NULL && runs->item[i].pages >= OV_DENSITY_PAGES) {
-            judge_run(engine, &runs->item[i], &readers[i], cycles > 1 ? cycles : 1);
+            judge_run(engine, &runs->item[i], &readers[i], log->cycles > 1 ? log->cycles : 1);
         }
     }
     free(readers);

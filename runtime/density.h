@@ -74,14 +74,19 @@ uint32_t ov_density_unit(const struct ov_engine *engine, uint64_t address);
 
 /* Asks for the times of launches that are over. Not while somebody captures. */
 void ov_density_collect(struct ov_engine *engine);
-/* What stands behind some allocations, or parts of them, has changed: times of launches that touched them are
- * forgotten. what[], by page: has `bit` for the first page of each such allocation. In an exclusive section without
- * captures. */
-void ov_density_moved(struct ov_engine *engine, const uint8_t *what, uint8_t bit);
-/* Sets share and sparse of all runs. entry[count] is the log, run[] is 1 + the run of each entry, 0: none; `cycles` is
- * how many cycles it covers. */
-void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const struct ov_log_entry *entry,
-                      const uint32_t *run, size_t count, double cycles);
+/* Pages have moved: what launches took that touched a run of them before says nothing any more. */
+void ov_density_moved(struct ov_engine *engine, uint32_t first, uint32_t pages);
+/* What was read of the log: `count` entries, their places, and 1 + the run of each, 0: none; `cycles` is how many
+ * cycles they cover. */
+struct ov_density_log {
+    const struct ov_log_entry *entry;
+    const uint64_t *place;
+    const uint32_t *run;
+    size_t count;
+    double cycles;
+};
+/* Sets share and sparse of all runs. */
+void ov_density_judge(struct ov_engine *engine, struct ov_runs *runs, const struct ov_density_log *log);
 /* After a plan was brought about: units that are host-mapped because they are read in part are put to the test; */
 void ov_density_test(struct ov_engine *engine);
 /* when a graph comes up that uses an address in one of them (true), at the first such graph and whenever their number

@@ -30,6 +30,7 @@
 #include "driver.h"
 #include "giveway.h"
 #include "inspect.h"
+#include "kept.h"
 #include "learn.h"
 #include "ledger.h"
 #include "masters.h"
@@ -60,6 +61,7 @@ struct ov_engine {
     struct ov_allocs allocs;
     struct ov_vmm vmm;
     struct ov_pools pools;
+    struct ov_kept kept; /* by the driver's pools */
     struct ov_learn learn;
     struct ov_inspect inspect;
     struct ov_density density; /* of units' reads */

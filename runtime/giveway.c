@@ -64,12 +64,7 @@ static bool may_move(const struct ov_engine *engine)
 
 /* ---- what kernels write, as far as that is known ---- */
 
-enum {
-    WRITTEN = 1,
-    MAKES = 2,
-    MOVED = 4
-}; /* of a page; of the first page of an allocation: a kernel wrote in it, or
-      part of it has moved */
+enum { WRITTEN = 1, MAKES = 2 }; /* of a page; of the first page of an allocation: a kernel wrote in it */
 
 static bool is_writer(const struct ov_log_entry *entry)
 {
@@ -147,13 +142,6 @@ static uint32_t host_pages(const struct ov_engine *engine)
     return (uint32_t)((now < ledger ? now : ledger) >> OV_PAGE_SHIFT);
 }
 
-static void note_moved(struct ov_engine *engine, uint8_t *what, uint32_t first, uint32_t pages)
-{
-    for (uint32_t p = first; p < first + pages; p++) {
-        what[ov_alloc_of(engine, p)->first] |= MOVED;
-    }
-}
-
 /* False: it is where it was, if that can be. */
 static bool move_stretch(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
@@ -182,16 +170,14 @@ static uint32_t move_out(struct ov_engine *engine, uint8_t *what, uint32_t *from
         if (count > 0 && !move_stretch(engine, first, count)) {
             break;
         }
-        note_moved(engine, what, first, count);
         done += count;
     }
     return done;
 }
 
 /* Something is in the host for lack of room: as if the program had been given that. */
-static void settle(struct ov_engine *engine, const uint8_t *what)
+static void settle(struct ov_engine *engine)
 {
-    ov_density_moved(engine, what, MOVED);
     engine->over_budget = true;
     ov_engine_learn(engine);
 }
@@ -226,7 +212,7 @@ void ov_giveway(struct ov_engine *engine, uint32_t pages)
     const uint32_t done = most >= lack ? move_out(engine, what, &from, wanted < most ? wanted : most) : 0;
     engine->giveway.refused_bytes = done < lack ? engine->ledger.program_bytes : 0;
     if (done > 0) {
-        settle(engine, what);
+        settle(engine);
         ov_log(OV_LOG_INFO, "device %d: %u MiB of what was uploaded give way to what is computed", engine->device,
                2 * done);
     }
@@ -286,7 +272,6 @@ static uint32_t change_places(struct ov_engine *engine, uint8_t *what)
             ov_move_to_device(engine, p, count) != CUDA_SUCCESS) {
             break;
         }
-        note_moved(engine, what, p, count);
         done += count;
         p += count;
     }
@@ -313,7 +298,7 @@ void ov_giveway_change(struct ov_engine *engine)
     uint8_t *what = may_move(engine) ? survey(engine) : NULL;
     if (what != NULL && all_coming(engine, what) >= worth && left + all_leaving(engine, what) >= worth) {
         const uint32_t done = change_places(engine, what);
-        settle(engine, what);
+        settle(engine);
         ov_log(done > 0 ? OV_LOG_INFO : OV_LOG_DEBUG,
                "device %d: %u MiB that kernels write have changed places with what was uploaded", engine->device,
                2 * done);

@@ -51,6 +51,7 @@ struct ov_memo {
     struct ov_hash hash;
     uint64_t since;    /* place in the log from which the hash was this; 0 if not hashed */
     uint64_t filled;   /* place in the log at the last copy or fill */
+    uint64_t moved;    /* the same when it came to the device or went to the host last (density.h) */
     uint32_t uploaded; /* bytes of the page that copies have filled, and no kernel is known to have changed since */
     uint32_t born;     /* 1 + where a kernel began to write what is there since (study_born.c), 0: not known */
     bool hashed;

@@ -51,9 +51,19 @@ static size_t small_held(size_t small_bytes)
     return (small_bytes + small_bytes / 2 + SMALL_BLOCK - 1) / SMALL_BLOCK * SMALL_BLOCK;
 }
 
+static size_t small_wanted(const struct ov_ledger *ledger, size_t bytes)
+{
+    return small_held(ledger->small_bytes + ledger->kept_bytes[OV_FOR_SMALL] + bytes);
+}
+
+bool ov_ledger_small_grows(const struct ov_ledger *ledger, size_t bytes)
+{
+    return small_wanted(ledger, bytes) > ledger->held_bytes[OV_FOR_SMALL];
+}
+
 bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes)
 {
-    size_t wanted = small_held(ledger->small_bytes + bytes), has = ledger->held_bytes[OV_FOR_SMALL];
+    size_t wanted = small_wanted(ledger, bytes), has = ledger->held_bytes[OV_FOR_SMALL];
     size_t more = wanted > has ? wanted - has : 0;
     size_t held = ov_ledger_held(ledger) + ledger->set_aside_bytes[OV_FOR_SCRATCH];
     return more == 0 || (held < ledger->budget_bytes && more <= ledger->budget_bytes - held);
@@ -62,12 +72,31 @@ bool ov_ledger_small_fits(const struct ov_ledger *ledger, size_t bytes)
 void ov_ledger_small(struct ov_ledger *ledger, size_t add_bytes, size_t remove_bytes)
 {
     ledger->small_bytes += add_bytes - remove_bytes;
-    size_t held = ledger->held_bytes[OV_FOR_SMALL], wanted = small_held(ledger->small_bytes);
+    size_t held = ledger->held_bytes[OV_FOR_SMALL], wanted = small_wanted(ledger, 0);
     /* Blocks go back only when they are empty, and which are is not known before all are. */
     wanted = wanted > 0 && wanted < held ? held : wanted;
     ledger->held_bytes[OV_FOR_SMALL] = 0;
     ledger->set_aside_bytes[OV_FOR_SMALL] = 0;
     ov_ledger_add(ledger, OV_FOR_SMALL, wanted);
+}
+
+void ov_ledger_keep(struct ov_ledger *ledger, enum ov_purpose purpose, size_t bytes)
+{
+    ledger->kept_bytes[purpose] += bytes;
+    ledger->small_bytes -= purpose == OV_FOR_SMALL ? bytes : 0;
+}
+
+void ov_ledger_kept(struct ov_ledger *ledger, size_t most_bytes)
+{
+    size_t *small = &ledger->kept_bytes[OV_FOR_SMALL], *foreign = &ledger->kept_bytes[OV_FOR_FOREIGN];
+    if (*small > most_bytes) {
+        *small = most_bytes;
+        ov_ledger_small(ledger, 0, 0);
+    }
+    if (*foreign > most_bytes) {
+        ov_ledger_give(ledger, OV_FOR_FOREIGN, *foreign - most_bytes);
+        *foreign = most_bytes;
+    }
 }
 
 size_t ov_ledger_host_left(const struct ov_ledger *ledger)

@@ -18,6 +18,7 @@
 
 CUresult ov_move_home(struct ov_engine *engine, uint32_t first, uint32_t pages)
 {
+    ov_density_moved(engine, first, pages);
     CUresult result = ov_master_evacuate(engine, first, pages);
     return result == CUDA_SUCCESS ? ov_back_host(&engine->arena, first, pages) : result;
 }
@@ -29,6 +30,7 @@ CUresult ov_move_to_host(struct ov_engine *engine, uint32_t first, uint32_t page
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    ov_density_moved(engine, first, pages);
     result = ov_cu->cuMemcpyAsync(ov_mirror_address(arena, first), ov_page_address(arena, first),
                                   (size_t)pages << OV_PAGE_SHIFT, engine->ring.side);
     result = ov_finish(engine, engine->ring.side, result);
@@ -52,6 +54,7 @@ CUresult ov_move_to_device(struct ov_engine *engine, uint32_t first, uint32_t pa
     if (result != CUDA_SUCCESS) {
         return result;
     }
+    ov_density_moved(engine, first, pages);
     result = ov_back_device(arena, first, pages);
     if (result != CUDA_SUCCESS) {
         CUresult home = ov_move_home(engine, first, pages);

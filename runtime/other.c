@@ -33,7 +33,9 @@ void ov_other_settle(struct ov_engine *engine, struct ov_other *other)
         return;
     }
     pthread_mutex_lock(&engine->lock);
-    if (other->small) {
+    if (other->pooled) {
+        ov_kept_add(engine, other);
+    } else if (other->small) {
         ov_ledger_small(&engine->ledger, 0, OV_SMALL_BYTES(other->bytes));
     } else {
         ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, other->device_bytes);
@@ -57,6 +59,28 @@ void ov_other_restore(struct ov_engine *engine, struct ov_other *other)
     pthread_mutex_unlock(&engine->lock);
 }
 
+bool ov_others_take(uint64_t address, struct ov_other **other)
+{
+    bool any = false;
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        struct ov_engine *engine = address != 0 ? ov_engine_at(slice) : NULL;
+        other[slice] = engine != NULL ? ov_other_take(engine, address) : NULL;
+        any = any || other[slice] != NULL;
+    }
+    return any;
+}
+
+void ov_others_end(struct ov_other **other, CUresult result)
+{
+    for (int slice = 0; slice < OV_DEVICES; slice++) {
+        if (other[slice] != NULL && result == CUDA_SUCCESS) {
+            ov_other_settle(ov_engine_at(slice), other[slice]);
+        } else if (other[slice] != NULL) {
+            ov_other_restore(ov_engine_at(slice), other[slice]);
+        }
+    }
+}
+
 void ov_others_drop(struct ov_engine *engine)
 {
     struct ov_other *other, *next;
@@ -64,6 +88,13 @@ void ov_others_drop(struct ov_engine *engine)
     {
         HASH_DEL(engine->allocs.other, other);
         free(other);
+    }
+}
+
+void ov_others_orphan(struct ov_engine *engine, CUmemoryPool pool)
+{
+    for (struct ov_other *other = engine->allocs.other; other != NULL; other = other->hh.next) {
+        other->pool = other->pool == pool ? NULL : other->pool;
     }
 }
 

@@ -3,7 +3,7 @@
  *
  *   small     requests below OV_ARENA_LEAST: ours to grant, the driver's to place (small.c)
  *   foreign   what is the driver's altogether: pools, managed memory, mappings of the program's own, module globals,
- * and what OVERSHOT_EXCLUDE names (foreign.c). Told of after the fact, unless it is excluded.
+ * and what OVERSHOT_EXCLUDE names (foreign.c). Counted whether it fits or not, unless it is excluded.
  *
  * All are kept in one table by address (other.c): counted in the ledger, and searched for addresses of weights. None
  * can be moved. Guarded by the engine's lock, which all functions take that do not say otherwise.
@@ -27,6 +27,8 @@ struct ov_other {
     size_t bytes, device_bytes;
     struct ov_handle *handle; /* of which it is a mapping, NULL: none that is known */
     bool small;               /* else foreign */
+    bool pooled;              /* when it is freed, a pool of the driver's may keep it (kept.h) */
+    CUmemoryPool pool;        /* that it was taken from, NULL: none, or one that is no more */
     bool global;              /* foreign: of a module */
     UT_hash_handle hh;
 };
@@ -38,8 +40,14 @@ void ov_other_add(struct ov_engine *engine, struct ov_other *other);
 struct ov_other *ov_other_take(struct ov_engine *engine, uint64_t address);
 void ov_other_settle(struct ov_engine *engine, struct ov_other *other);
 void ov_other_restore(struct ov_engine *engine, struct ov_other *other);
-/* Forgets all. Under the lock. */
+/* The same for all engines, other[OV_DEVICES]: take says whether any has it; end settles or restores by the driver's
+ * result. */
+bool ov_others_take(uint64_t address, struct ov_other **other);
+void ov_others_end(struct ov_other **other, CUresult result);
+/* Forgets all. Under the lock, as the next. */
 void ov_others_drop(struct ov_engine *engine);
+/* The pool is no more. */
+void ov_others_orphan(struct ov_engine *engine, CUmemoryPool pool);
 /* Calls each() for every one that holds device memory of a known extent. Under the lock, as the next two. */
 void ov_others_each(struct ov_engine *engine, void (*each)(void *context, CUdeviceptr address, size_t bytes),
                     void *context);
@@ -51,14 +59,17 @@ bool ov_others_hold(const struct ov_engine *engine, uint64_t address);
 
 /* small.c. What the driver takes for so many bytes. */
 #define OV_SMALL_BYTES(bytes) (((bytes) + 511) & ~(size_t)511)
-/* Whether so much more fits the budget, other memory having given way. */
-bool ov_small_fits(struct ov_engine *engine, size_t bytes);
-/* Whether a request may be made; its bytes are counted from here on, and alloc makes it. */
+/* Whether a request may be made, other memory having given way; its bytes are counted from here on, and alloc makes it.
+ * take: it will be made all the same. pool NULL: by cuMemAlloc. */
 bool ov_small_reserve(struct ov_engine *engine, size_t bytes);
-CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
+void ov_small_take(struct ov_engine *engine, size_t bytes);
+CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream);
 
 /* foreign.c. A request that OVERSHOT_EXCLUDE leaves to the driver, within the budget. */
 CUresult ov_foreign_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes);
+/* A request to a pool that is the driver's to serve. */
+CUresult ov_foreign_alloc_async(struct ov_engine *engine, CUdeviceptr *out, size_t bytes, CUmemoryPool pool,
+                                CUstream stream);
 /* The program has mapped a handle at addresses of the driver's. */
 void ov_foreign_mapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle id);
 

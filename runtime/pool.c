@@ -175,11 +175,14 @@ static void trim(struct ov_engine *engine, struct ov_pool *pool, uint64_t keep_b
 
 void ov_pools_synchronized(struct ov_engine *engine)
 {
-    if (atomic_load_explicit(&engine->pools.idle_count, memory_order_relaxed) == 0 || atomic_load(&ov_captures) != 0) {
+    if ((atomic_load_explicit(&engine->pools.idle_count, memory_order_relaxed) == 0 &&
+         !atomic_load_explicit(&engine->kept.some, memory_order_relaxed)) ||
+        atomic_load(&ov_captures) != 0) {
         return;
     }
     bool entered = ov_context_enter(engine);
     pthread_mutex_lock(&engine->lock);
+    ov_kept_ask(engine);
     for (int i = 0; i < OV_POOLS; i++) {
         struct ov_pool *pool = &engine->pools.item[i];
         cuuint64_t threshold = 0;
@@ -259,8 +262,9 @@ bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUs
         (handle == NULL && ov_cu->cuDeviceGetMemPool(&handle, engine->device) != CUDA_SUCCESS)) {
         return false;
     }
-    if (bytes < OV_ARENA_LEAST && ov_small_fits(engine, bytes)) {
-        return false; /* the driver packs small ones closer */
+    if (bytes < OV_ARENA_LEAST && ov_small_reserve(engine, bytes)) {
+        *result = ov_small_alloc(engine, out, bytes, handle, stream); /* the driver packs small ones closer */
+        return true;
     }
     uint32_t i = 0;
     pthread_mutex_lock(&engine->lock);
@@ -274,7 +278,8 @@ bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUs
     }
     pthread_mutex_unlock(&engine->lock);
     if (!served) {
-        return false;
+        *result = ov_foreign_alloc_async(engine, out, bytes, handle, stream);
+        return true;
     }
     CUdeviceptr address;
     *result = ov_alloc_pages(engine, &address, bytes);
@@ -350,12 +355,44 @@ static bool lay_down(struct ov_engine *engine, struct ov_alloc *alloc, CUstream 
     return true;
 }
 
+/* What cuMemAlloc gave joins the device's current pool; what costs nothing by itself is a graph's. */
+static void join_pool(struct ov_engine *engine, struct ov_other *other)
+{
+    CUmemoryPool pool = NULL;
+    const bool costs = other->small || other->device_bytes > 0;
+    if (costs && !other->pooled && ov_cu->cuDeviceGetMemPool(&pool, engine->device) == CUDA_SUCCESS) {
+        pthread_mutex_lock(&engine->lock);
+        ov_kept_by(engine, pool, 0);
+        pthread_mutex_unlock(&engine->lock);
+        other->pooled = true;
+    }
+}
+
+/* False: not ours to count. */
+static bool free_other(CUdeviceptr address, CUstream stream, CUresult *result)
+{
+    struct ov_other *other[OV_DEVICES];
+    if (!ov_others_take(address, other)) {
+        return false;
+    }
+    ov_inside_enter();
+    *result = ov_cu->cuMemFreeAsync(address, stream);
+    ov_inside_leave();
+    for (int slice = 0; slice < OV_DEVICES && *result == CUDA_SUCCESS; slice++) {
+        if (other[slice] != NULL) {
+            join_pool(ov_engine_at(slice), other[slice]);
+        }
+    }
+    ov_others_end(other, *result);
+    return true;
+}
+
 bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result)
 {
     struct ov_engine *engine = ov_engine_of(address);
     CUcontext current = NULL;
     if (engine == NULL) {
-        return false;
+        return free_other(address, stream, result);
     }
     bool laid = false;
     if (atomic_load(&ov_captures) == 0 && ov_cu->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
@@ -472,6 +509,7 @@ CUresult ov_pool_set_access(CUmemoryPool handle, const CUmemAccessDesc *desc, si
 void ov_pool_gone(CUmemoryPool handle)
 {
     struct ov_engine *engine;
+    ov_kept_pool_gone(handle);
     struct ov_pool *pool = lock_pool(handle, &engine);
     CUmemoryPool heir = NULL;
     if (pool == NULL) {

@@ -11,7 +11,7 @@
  *
  * Served are the device's default pool and pools that were made for nothing but device memory of this process; the
  * numbers that a pool tells are the driver's and ours together. In a capture, and for all other pools, the driver
- * serves.
+ * serves (kept.h).
  *
  * Guarded by the engine's lock, except idle_count, which is also read without.
  */

@@ -13,12 +13,13 @@ static size_t budget_left(struct ov_engine *engine)
 /* What was freed in stream order goes first: what is done at once, the rest when the device is. */
 static bool idle_makes_room(struct ov_engine *engine, size_t bytes)
 {
-    if (atomic_load(&engine->pools.idle_count) == 0) {
+    if (atomic_load(&engine->pools.idle_count) == 0 && !atomic_load(&engine->kept.some)) {
         return false;
     }
     bool entered = ov_context_enter(engine);
     pthread_mutex_lock(&engine->lock);
     ov_idle_drop(engine, 0, false);
+    ov_kept_trim(engine);
     bool fits = bytes <= ov_ledger_left(&engine->ledger);
     pthread_mutex_unlock(&engine->lock);
     ov_context_leave(entered);
@@ -86,6 +87,7 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
     (void)ov_exclusive_begin(engine, &section);
     if (section.idle) {
         ov_idle_drop(engine, 0, true);
+        ov_kept_trim(engine);
         bool fits = bytes <= ov_ledger_left(&engine->ledger);
         if (convertible && !fits) {
             convert(engine, pages);

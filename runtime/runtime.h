@@ -7,7 +7,7 @@
  *   report.h     what the program is told of a device's memory
  *   alloc.h      what the program asked for; other.h, what of it is not in the arena
  *   ipc.h        memory that is handed to other processes
- *   pool.h       what it allocates and frees in stream order
+ *   pool.h       what it allocates and frees in stream order; kept.h, what the driver's pools keep of it
  *   vmm.h        what the program maps itself: reservations, physical handles, mappings; loose.h, memory not mapped
  *   kernel.h     kernels: parameter layout, and what was learned of each (kernel, slot)
  *   image.h      parameter layouts from code images, for drivers that cannot tell
@@ -91,8 +91,9 @@ CUresult ov_pointer_get_attributes(unsigned count, CUpointer_attribute *attribut
 CUresult ov_ipc_get_mem_handle(CUipcMemHandle *out, CUdeviceptr address);
 bool ov_ipc_open_mem_handle(CUdeviceptr *out, const CUipcMemHandle *handle, unsigned flags, CUresult *result);
 bool ov_ipc_close_mem_handle(CUdeviceptr address, CUresult *result);
-/* Stream-ordered memory (pool.h). The first two return true when they have dealt with it (*result is then the answer);
- * pool NULL: the device's current one. A pool is told of after it was made and before it is destroyed. */
+/* Stream-ordered memory (pool.h). The first two return true when they have dealt with it (*result is then the answer),
+ * perhaps by calling the driver, and nothing is told of it then; pool NULL: the device's current one. A pool is told of
+ * after it was made and before it is destroyed. */
 bool ov_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream, CUresult *result);
 bool ov_mem_free_async(CUdeviceptr address, CUstream stream, CUresult *result);
 void ov_pool_made(CUmemoryPool pool, const CUmemPoolProps *props);
@@ -102,10 +103,13 @@ CUresult ov_pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 CUresult ov_pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value);
 CUresult ov_pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count);
 
-/* Device memory that the program holds and that is not ours to place: told after success, so that it is counted against
- * the budget and searched for hidden addresses. bytes_on_device is 0 for memory that costs no device memory. */
+/* Device memory that the program holds and that is not ours to place, counted against the budget and searched for
+ * hidden addresses. coming: before the driver is asked; then missed, when it refuses, or added. bytes_on_device is 0
+ * for memory that costs no device memory: such is only added. */
+void ov_foreign_coming(size_t bytes_on_device);
+void ov_foreign_missed(size_t bytes_on_device);
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
-/* The same for what the driver gave from a pool. */
+/* After success: what the driver gave from a pool since ov_mem_alloc_async left it to it. */
 void ov_pool_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device);
 void ov_foreign_removed(CUdeviceptr address);
 /* A module global: device memory that its module is counted for, searched all the same. Goes as ov_foreign_removed. */

@@ -8,6 +8,9 @@
 static bool reserve(struct ov_engine *engine, size_t bytes, bool anyway)
 {
     pthread_mutex_lock(&engine->lock);
+    if (ov_ledger_small_grows(&engine->ledger, OV_SMALL_BYTES(bytes))) {
+        ov_kept_ask(engine);
+    }
     bool fits = anyway || ov_ledger_small_fits(&engine->ledger, OV_SMALL_BYTES(bytes));
     if (fits) {
         ov_ledger_small(&engine->ledger, OV_SMALL_BYTES(bytes), 0);
@@ -27,29 +30,36 @@ bool ov_small_reserve(struct ov_engine *engine, size_t bytes)
     return reserve(engine, bytes, !engine->arena.host_capable);
 }
 
-bool ov_small_fits(struct ov_engine *engine, size_t bytes)
+void ov_small_take(struct ov_engine *engine, size_t bytes)
 {
-    for (int round = 0; round < 2; round++) {
-        pthread_mutex_lock(&engine->lock);
-        bool fits = ov_ledger_small_fits(&engine->ledger, OV_SMALL_BYTES(bytes));
-        pthread_mutex_unlock(&engine->lock);
-        if (fits || round > 0 || !engine->arena.host_capable || !ov_mode_moves()) {
-            return fits || !engine->arena.host_capable;
-        }
-        ov_make_room(engine, 2, true);
-    }
-    return false;
+    (void)reserve(engine, bytes, true);
 }
 
-CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes)
+static CUresult ask_driver(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
+{
+    ov_inside_enter();
+    CUresult result =
+        pool != NULL ? ov_cu->cuMemAllocFromPoolAsync(out, bytes, pool, stream) : ov_cu->cuMemAlloc_v2(out, bytes);
+    ov_inside_leave();
+    if (pool != NULL && result == CUDA_SUCCESS) {
+        ov_foreign_removed(*out); /* of a graph, perhaps, that is no more */
+    }
+    return result;
+}
+
+CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUstream stream)
 {
     struct ov_other *other = calloc(1, sizeof *other);
     CUdeviceptr address = 0;
-    CUresult result = other != NULL ? ov_cu->cuMemAlloc_v2(&address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = other != NULL ? ask_driver(&address, bytes, pool, stream) : CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&engine->lock);
     if (result == CUDA_SUCCESS) {
-        *other = (struct ov_other){.address = address, .bytes = bytes, .small = true};
+        *other =
+            (struct ov_other){.address = address, .bytes = bytes, .small = true, .pooled = pool != NULL, .pool = pool};
         ov_other_add(engine, other);
+        if (pool != NULL) {
+            ov_kept_by(engine, pool, OV_SMALL_BYTES(bytes));
+        }
         engine->ledger.program_bytes += bytes;
         *out = address;
     } else {
@@ -60,22 +70,4 @@ CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes
         free(other);
     }
     return result;
-}
-
-void ov_pool_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
-{
-    struct ov_engine *engine = ov_engine_here();
-    struct ov_other *other =
-        engine != NULL && bytes_on_device > 0 && bytes < OV_ARENA_LEAST ? calloc(1, sizeof *other) : NULL;
-    if (other == NULL) {
-        ov_foreign_added(address, bytes, bytes_on_device);
-        return;
-    }
-    ov_foreign_removed(address); /* of a graph, perhaps, that is no more */
-    *other = (struct ov_other){.address = address, .bytes = bytes, .small = true};
-    pthread_mutex_lock(&engine->lock);
-    ov_other_add(engine, other);
-    ov_ledger_small(&engine->ledger, OV_SMALL_BYTES(bytes), 0);
-    engine->ledger.program_bytes += bytes;
-    pthread_mutex_unlock(&engine->lock);
 }

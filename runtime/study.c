@@ -489,7 +489,8 @@ bool ov_learn_study(struct ov_engine *engine)
         ov_study_mark_hidden(engine, &study.runs);
         ov_study_settle_marks(&study);
         ov_study_log_marks(&study);
-        ov_density_judge(engine, &study.runs, study.entry, study.run, study.count, study.cycles);
+        ov_density_judge(engine, &study.runs,
+                         &(struct ov_density_log){study.entry, study.place, study.run, study.count, study.cycles});
         ov_log(
             OV_LOG_DEBUG,
             "study %u: %zu touches, %u units, cycle of %zu%s; not used often enough: %u boundaries; no units: %zu MiB "

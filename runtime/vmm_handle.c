@@ -133,23 +133,42 @@ static CUresult create_virtual(struct ov_engine *engine, CUmemGenericAllocationH
     return CUDA_SUCCESS;
 }
 
-/* The driver has made it. Only device memory costs anything here. */
-static void note_real(CUmemGenericAllocationHandle id, size_t bytes, const CUmemAllocationProp *prop)
+/* The driver is to make it: counted from here on, whether it fits or not. Only device memory costs anything; NULL: none
+ * that we count. */
+static struct ov_handle *expect_real(size_t bytes, const CUmemAllocationProp *prop)
 {
     struct ov_engine *engine =
         prop != NULL && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? engine_for(prop) : NULL;
     struct ov_handle *handle = engine != NULL ? new_handle(engine, bytes, prop) : NULL;
-    if (handle == NULL) {
-        return;
+    if (handle != NULL) {
+        pthread_mutex_lock(&engine->lock);
+        engine->ledger.held_bytes[OV_FOR_FOREIGN] += bytes; /* no peak yet: there may be no such memory */
+        engine->ledger.program_bytes += bytes;
+        pthread_mutex_unlock(&engine->lock);
     }
+    return handle;
+}
+
+static void note_real(struct ov_handle *handle, CUmemGenericAllocationHandle id)
+{
+    struct ov_engine *engine = handle->engine;
     handle->id = handle->real = id;
     pthread_mutex_lock(&engine->lock);
     list(handle);
-    ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, bytes);
-    engine->ledger.program_bytes += bytes;
+    ov_ledger_add(&engine->ledger, OV_FOR_FOREIGN, 0); /* a peak, perhaps */
     bool over = ov_ledger_held(&engine->ledger) > engine->ledger.budget_bytes;
     engine->replan_soon = engine->replan_soon || (over && atomic_load(&engine->planned));
     pthread_mutex_unlock(&engine->lock);
+}
+
+static void miss_real(struct ov_handle *handle)
+{
+    struct ov_engine *engine = handle->engine;
+    pthread_mutex_lock(&engine->lock);
+    ov_ledger_give(&engine->ledger, OV_FOR_FOREIGN, handle->bytes);
+    engine->ledger.program_bytes -= handle->bytes;
+    pthread_mutex_unlock(&engine->lock);
+    free(handle);
 }
 
 CUresult ov_mem_create(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *prop,
@@ -159,9 +178,12 @@ CUresult ov_mem_create(CUmemGenericAllocationHandle *out, size_t bytes, const CU
     if (engine != NULL) {
         return create_virtual(engine, out, bytes, prop);
     }
+    struct ov_handle *handle = expect_real(bytes, prop);
     CUresult result = ov_cu->cuMemCreate(out, bytes, prop, flags);
-    if (result == CUDA_SUCCESS) {
-        note_real(*out, bytes, prop);
+    if (handle != NULL && result == CUDA_SUCCESS) {
+        note_real(handle, *out);
+    } else if (handle != NULL) {
+        miss_real(handle);
     }
     return result;
 }

@@ -56,10 +56,13 @@ CUresult ov_body_cuPointerGetAttributes(unsigned count, CUpointer_attribute *att
 /* Managed memory may be on the device with all its bytes, so all are counted. */
 CUresult ov_body_cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
 {
+    ov_foreign_coming(bytes);
     const CUresult result = OV_REAL(cuMemAllocManaged, (address, bytes, flags));
     if (result == CUDA_SUCCESS) {
         ov_foreign_added(*address, bytes, bytes);
         ov_zerocopy_added((void *)(uintptr_t)*address, bytes, true);
+    } else {
+        ov_foreign_missed(bytes);
     }
     return result;
 }
@@ -136,7 +139,6 @@ static size_t pool_bytes(CUstream stream, size_t bytes)
         if (ov_mem_free_async(address, OV_STREAM(suffix, stream), &result)) {                               \
             return result;                                                                                  \
         }                                                                                                   \
-        ov_foreign_removed(address);                                                                        \
         return OV_REAL(cuMemFreeAsync##suffix, (address, stream));                                          \
     }
 

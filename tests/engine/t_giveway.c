@@ -346,6 +346,36 @@ static void times_from_before(void)
     rig_close(&rig);
 }
 
+/* The same where too little may give way, and what the program needs at any cost takes the place of all kinds. */
+static void times_from_before_at_any_cost(void)
+{
+    struct rig rig;
+    CUdeviceptr written, needed;
+    rig_open(&rig, 0);
+    (void)rig_add(&rig, 96 * MIB);
+    for (unsigned i = 0; i < 3; i++) {
+        (void)rig_add(&rig, 2 * MIB);
+    }
+    OK(cuMemAlloc(&written, 64 * MIB));
+    for (unsigned pass = 0; pass < 20; pass++) {
+        fill(&rig, written, 64 * MIB, pass);
+        for (unsigned i = 0; i < rig.count; i++) {
+            rig_read(&rig, i, i, rig.stream);
+        }
+        if (pass == 12) {
+            OK(cuMemAlloc(&needed, 114 * MIB)); /* excluded */
+            HOLDS(rig_plans() == 0 && !rig_logged(gave_way));
+        }
+        if (pass > 12) {
+            OK(cuStreamSynchronize(rig.stream));
+        }
+    }
+    HOLDS(rig_plans() > 0 && !rig_logged("read in part"));
+    OK(cuMemFree(needed));
+    OK(cuMemFree(written));
+    rig_close(&rig);
+}
+
 enum { BUFFERS = 3, ROUNDS = 4 };
 static const size_t buffer_bytes = 16 * MIB;
 
@@ -419,6 +449,7 @@ static const struct rig_case cases[] = {
     CASE(host_is_full),
     CASE(too_much),
     CASE(times_from_before),
+    CASE(times_from_before_at_any_cost),
     CASE(discovery_is_faster),
 };
 RIG_MAIN(cases)

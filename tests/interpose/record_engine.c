@@ -211,6 +211,16 @@ bool ov_ipc_close_mem_handle(CUdeviceptr address, CUresult *result)
     return address >> 56 == 0x0f;
 }
 
+void ov_foreign_coming(size_t bytes_on_device)
+{
+    record("foreign_coming device=%zu", bytes_on_device);
+}
+
+void ov_foreign_missed(size_t bytes_on_device)
+{
+    record("foreign_missed device=%zu", bytes_on_device);
+}
+
 void ov_foreign_added(CUdeviceptr address, size_t bytes, size_t bytes_on_device)
 {
     record("foreign_added %#llx bytes=%zu device=%zu", address, bytes, bytes_on_device);

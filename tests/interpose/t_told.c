@@ -44,7 +44,7 @@ static void other_memory(void)
     CUdeviceptr address;
     attach();
     CHECK(elf_cuMemAllocManaged(&address, 50, 1) == 0 && address == 0x4000);
-    EXPECT("driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50",
+    EXPECT("foreign_coming device=50", "driver cuMemAllocManaged", "foreign_added 0x4000 bytes=50 device=50",
            "zerocopy_added 0x4000 bytes=50 managed=1");
     CHECK(elf_cuMemAllocAsync(&address, 60, STREAM) == 0 && address == 0x5000);
     EXPECT(line("mem_alloc_async bytes=60 pool=(nil) stream=%p", (void *)STREAM), "driver cuMemAllocAsync",
@@ -55,11 +55,9 @@ static void other_memory(void)
     CHECK(elf_cuMemAllocFromPoolAsync(&address, 70, NULL, STREAM) == 0 && address == 0x6000);
     EXPECT("driver cuMemAllocFromPoolAsync", "driver cuStreamIsCapturing", "pool_added 0x6000 bytes=70 device=70");
     CHECK(elf_cuMemFreeAsync(0x5000, NULL) == 0);
-    EXPECT(line("mem_free_async 0x5000 stream=%p", (void *)CU_STREAM_LEGACY), "foreign_removed 0x5000",
-           "driver cuMemFreeAsync");
+    EXPECT(line("mem_free_async 0x5000 stream=%p", (void *)CU_STREAM_LEGACY), "driver cuMemFreeAsync");
     CHECK(elf_cuMemFreeAsync_ptsz(0x5000, NULL) == 0);
-    EXPECT(line("mem_free_async 0x5000 stream=%p", (void *)CU_STREAM_PER_THREAD), "foreign_removed 0x5000",
-           "driver cuMemFreeAsync_ptsz");
+    EXPECT(line("mem_free_async 0x5000 stream=%p", (void *)CU_STREAM_PER_THREAD), "driver cuMemFreeAsync_ptsz");
     CHECK(elf_cuMemFreeAsync(0x0f00000000000000, STREAM) == CUDA_ERROR_ALREADY_MAPPED); /* the engine's answer */
     EXPECT(line("mem_free_async 0xf00000000000000 stream=%p", (void *)STREAM));
 }
@@ -247,6 +245,7 @@ static void failures(void)
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
         CHECK(recorded(told[i]) == 0);
     }
+    CHECK(recorded("foreign_coming device=50") == 1 && recorded("foreign_missed device=50") == 1);
     CHECK(recorded("capture_began 0x57 result=2") == 1);
     record_forget();
     /* The end of a capture is told whatever came of it. */

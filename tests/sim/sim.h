@@ -265,6 +265,7 @@ void sim_knobs_read(void);                                      /* idempotent; c
 int sim_knob_attribute_off(int attribute);                      /* SIM_ATTR_OFF */
 int sim_knob_missing(const char *symbol);                       /* SIM_MISSING */
 CUresult sim_knob_failure(const char *function, uint64_t call); /* SIM_FAIL: CUDA_SUCCESS = let it work */
+unsigned sim_knob_delay(const char *function);                  /* SIM_DELAY: microseconds, mostly 0 */
 
 /* ---- devices and contexts (sim_device.c) */
 

@@ -100,10 +100,22 @@ static CUresult need_check(const struct sim_call *call)
     return call->context->sticky;
 }
 
+/* SIM_DELAY: other threads' calls go ahead meanwhile. */
+static void be_late(const struct sim_function *function)
+{
+    unsigned microseconds = sim_knob_delay(function->name);
+    if (microseconds > 0) {
+        pthread_mutex_unlock(&sim_lock);
+        usleep(microseconds);
+        pthread_mutex_lock(&sim_lock);
+    }
+}
+
 CUresult sim_call_begin(struct sim_call *call, struct sim_function *function, int per_thread)
 {
     pthread_mutex_lock(&sim_lock);
     first_call();
+    be_late(function);
     call->function = function;
     call->per_thread = per_thread;
     call->thread = thread_get();

@@ -43,8 +43,15 @@ struct failure {
     CUresult error;
 };
 
+struct delay {
+    char *function;
+    unsigned microseconds;
+};
+
 static struct failure *failures;
 static size_t failure_count;
+static struct delay *delays;
+static size_t delay_count;
 static const char *attributes_off, *missing;
 
 static _Noreturn void bad(const char *name, const char *value)
@@ -112,6 +119,26 @@ static void parse_failures(const char *text)
     free(copy);
 }
 
+/* function:microseconds,... */
+static void parse_delays(const char *text)
+{
+    char *copy = strdup(text), *save = NULL;
+    for (char *item = strtok_r(copy, ",", &save); item != NULL; item = strtok_r(NULL, ",", &save)) {
+        char name[128];
+        unsigned microseconds;
+        if (sscanf(item, "%127[^:]:%u", name, &microseconds) != 2) {
+            bad("SIM_DELAY", text);
+        }
+        struct delay *grown = realloc(delays, (delay_count + 1) * sizeof *delays);
+        if (grown == NULL) {
+            sim_die("out of host memory");
+        }
+        delays = grown;
+        delays[delay_count++] = (struct delay){strdup(name), microseconds};
+    }
+    free(copy);
+}
+
 static int parse_choice(const char *name, const char *first, const char *second)
 {
     const char *text = getenv(name);
@@ -154,6 +181,9 @@ void sim_knobs_read(void)
     if (getenv("SIM_FAIL") != NULL) {
         parse_failures(getenv("SIM_FAIL"));
     }
+    if (getenv("SIM_DELAY") != NULL) {
+        parse_delays(getenv("SIM_DELAY"));
+    }
 }
 
 static int list_has(const char *list, const char *word)
@@ -190,4 +220,14 @@ CUresult sim_knob_failure(const char *function, uint64_t call)
         }
     }
     return CUDA_SUCCESS;
+}
+
+unsigned sim_knob_delay(const char *function)
+{
+    for (size_t i = 0; i < delay_count; i++) {
+        if (strcmp(delays[i].function, function) == 0) {
+            return delays[i].microseconds;
+        }
+    }
+    return 0;
 }

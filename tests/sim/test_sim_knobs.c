@@ -1,6 +1,7 @@
 /* The SIM_ environment: failures on demand, limits, the report. */
 #include "harness.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,6 +87,34 @@ START_TEST(the_report_counts)
 }
 END_TEST
 
+static void *allocate_slowly(void *context)
+{
+    CUdeviceptr address;
+    OK(cuCtxSetCurrent(context));
+    OK(cuMemAlloc(&address, 4 * PAGE));
+    return NULL;
+}
+
+/* The call waits before it has any effect, and others go ahead. */
+START_TEST(a_function_can_be_late)
+{
+    pthread_t thread;
+    CUcontext context;
+    size_t before, meanwhile, after, total;
+    knob("SIM_DELAY", "cuMemFree_v2:1,cuMemAlloc_v2:300000");
+    start(0);
+    OK(cuCtxGetCurrent(&context));
+    OK(cuMemGetInfo(&before, &total));
+    ck_assert_int_eq(pthread_create(&thread, NULL, allocate_slowly, context), 0);
+    usleep(100000);
+    OK(cuMemGetInfo(&meanwhile, &total));
+    pthread_join(thread, NULL);
+    OK(cuMemGetInfo(&after, &total));
+    ck_assert_uint_eq(meanwhile, before);
+    ck_assert_uint_eq(after, before - 4 * (size_t)PAGE);
+}
+END_TEST
+
 START_TEST(attributes_can_be_off)
 {
     int value;
@@ -152,5 +181,5 @@ START_TEST(error_texts)
 }
 END_TEST
 
-SUITE(sim_knobs, the_nth_call_fails, init_can_fail, a_limit_aborts, the_report_counts, attributes_can_be_off,
-      malformed_values_end_the_program, no_devices, a_forked_child_has_no_driver, error_texts)
+SUITE(sim_knobs, the_nth_call_fails, init_can_fail, a_limit_aborts, the_report_counts, a_function_can_be_late,
+      attributes_can_be_off, malformed_values_end_the_program, no_devices, a_forked_child_has_no_driver, error_texts)

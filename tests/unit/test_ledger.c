@@ -100,6 +100,30 @@ START_TEST(small_allocations_are_covered)
 }
 END_TEST
 
+/* What a pool keeps is nobody else's, however little of it is in use, until the pool has less. */
+START_TEST(what_pools_keep_stays_counted)
+{
+    struct ov_ledger ledger = ledger_of(12 * MIB);
+
+    ov_ledger_small(&ledger, 2 * MIB, 0);
+    ov_ledger_add(&ledger, OV_FOR_FOREIGN, 6 * MIB);
+    ov_ledger_keep(&ledger, OV_FOR_SMALL, 2 * MIB);
+    ov_ledger_keep(&ledger, OV_FOR_FOREIGN, 4 * MIB);
+    ck_assert_uint_eq(ledger.small_bytes, 0);
+    ck_assert_uint_eq(ov_ledger_held(&ledger), 10 * MIB);
+    ck_assert(!ov_ledger_small_grows(&ledger, MIB / 2));
+    ck_assert(ov_ledger_small_grows(&ledger, MIB));
+    ov_ledger_kept(&ledger, 6 * MIB);
+    ck_assert_uint_eq(ov_ledger_held(&ledger), 10 * MIB);
+    ov_ledger_kept(&ledger, MIB); /* of either kind; blocks go when all are empty */
+    ck_assert_uint_eq(ledger.held_bytes[OV_FOR_SMALL], 4 * MIB);
+    ck_assert_uint_eq(ledger.held_bytes[OV_FOR_FOREIGN], 3 * MIB);
+    ov_ledger_kept(&ledger, 0);
+    ck_assert_uint_eq(ledger.held_bytes[OV_FOR_SMALL], 0);
+    ck_assert_uint_eq(ov_ledger_held(&ledger), 2 * MIB);
+}
+END_TEST
+
 START_TEST(host_memory_has_a_limit_of_its_own)
 {
     struct ov_ledger ledger = ledger_of(0);
@@ -125,6 +149,7 @@ Suite *ledger_suite(void)
     tcase_add_test(tcase, what_is_set_aside_is_there_when_it_is_wanted);
     tcase_add_test(tcase, foreign_memory_may_exceed_the_budget_and_nothing_wraps);
     tcase_add_test(tcase, small_allocations_are_covered);
+    tcase_add_test(tcase, what_pools_keep_stays_counted);
     tcase_add_test(tcase, host_memory_has_a_limit_of_its_own);
     tcase_add_test(tcase, host_memory_that_is_set_aside_is_left_alone);
     suite_add_tcase(suite, tcase);
