@@ -5,10 +5,13 @@
 #include "rig.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 enum { SMALL_ONES = 3, LARGE_ONES = 4 };
 static const size_t small_bytes = 900 * 1024, large_bytes = 2 * MIB; /* two small ones fill a block of the driver's */
+
+static atomic_uint asking; /* threads that are about to call the driver */
 
 struct piece {
     CUcontext context;
@@ -69,6 +72,7 @@ static void *take_one(void *argument)
 {
     struct piece *piece = argument;
     OK(cuCtxSetCurrent(piece->context));
+    atomic_fetch_add(&asking, 1);
     OK(cuMemAllocAsync(&piece->address, small_bytes, NULL));
     return NULL;
 }
@@ -77,6 +81,7 @@ static void *give_one(void *argument)
 {
     const struct piece *piece = argument;
     OK(cuCtxSetCurrent(piece->context));
+    atomic_fetch_add(&asking, 1);
     OK(cuMemFreeAsync(piece->address, NULL));
     return NULL;
 }
@@ -96,6 +101,7 @@ static void *take_handle(void *argument)
 {
     struct piece *piece = argument;
     OK(cuCtxSetCurrent(piece->context));
+    atomic_fetch_add(&asking, 1);
     piece->handle = compressible();
     return NULL;
 }
@@ -104,6 +110,9 @@ static void at_once(struct piece *piece, pthread_t *thread, void *(*what)(void *
 {
     for (unsigned i = 0; i < SMALL_ONES; i++) {
         HOLDS(pthread_create(&thread[i], NULL, what, &piece[i]) == 0);
+    }
+    while (atomic_load(&asking) < SMALL_ONES) {
+        usleep(1000);
     }
     usleep(100 * 1000); /* they are in the driver, which is slow */
 }
