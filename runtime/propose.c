@@ -119,16 +119,42 @@ static uint32_t pages_left_for(const struct ov_engine *engine, uint32_t reserve_
     return fixed < budget ? (uint32_t)((budget - fixed) >> OV_PAGE_SHIFT) : 0;
 }
 
-/* What the ring needs at least, kept from what the program writes: without a ring every weight is read over the link by
- * every wave of blocks, which is far worse than activations over the link. */
+/* All pages of the units of the next size above *size, which becomes that; 0: there is none. What is read in part needs
+ * no ring. */
+static uint64_t next_larger(const struct ov_runs *runs, uint32_t *size)
+{
+    const uint32_t most = *size;
+    uint64_t pages = 0;
+    *size = 0;
+    for (uint32_t i = 0; i < runs->count; i++) {
+        const struct ov_run *run = &runs->item[i];
+        if ((run->may & OV_TIER_BIT(OV_TIER_STREAMED)) == 0 || run->sparse || run->pages <= most) {
+            continue;
+        }
+        if (*size == 0 || run->pages < *size) {
+            *size = run->pages;
+            pages = 0;
+        }
+        pages += run->pages == *size ? run->pages : 0;
+    }
+    return pages;
+}
+
+/* What the ring needs at least, kept from what the program writes: a weight that does not fit the ring is read over the
+ * link by every wave of blocks, which is far worse than activations over the link. Twice the size of a unit, so that
+ * one is copied while another is used: of the smallest in any case, and of larger ones if twice as much can be streamed
+ * for it as it takes from the program; a quarter of the room at most. */
 static uint32_t ring_floor(const struct ov_engine *engine, uint32_t room)
 {
-    uint32_t smallest = UINT32_MAX;
-    for (uint32_t i = 0; i < engine->learn.runs.count; i++) {
-        const struct ov_run *run = &engine->learn.runs.item[i];
-        smallest = run->may & OV_TIER_BIT(OV_TIER_STREAMED) && run->pages < smallest ? run->pages : smallest;
+    uint32_t floor = 0, size = 0;
+    uint64_t gained = next_larger(&engine->learn.runs, &size);
+    for (; size != 0; gained += next_larger(&engine->learn.runs, &size)) {
+        if (floor == 0 || (2 * size <= room / 4 && gained >= 2 * (uint64_t)(2 * size - floor))) {
+            floor = 2 * size;
+            gained = 0;
+        }
     }
-    return smallest == UINT32_MAX ? 0 : 2 * smallest < room / 4 ? 2 * smallest : room / 4;
+    return floor < room / 4 ? floor : room / 4;
 }
 
 /* What the program writes gets its places in want[]. Returns the pages that are left of the budget. */

@@ -503,6 +503,37 @@ static void largest_buffer_twice(void)
     rig_close(&rig);
 }
 
+/* The program writes more than the budget holds. Still the ring keeps room for weights of the size that most of them
+ * have, and not just for the smallest: those would be read over the link again and again. */
+static void writes_more_than_fits(void)
+{
+    enum { LARGE = 20, SMALL = 4, BUFFERS = 4 };
+    struct rig rig;
+    CUdeviceptr buffer[BUFFERS];
+    rig_open_with(&rig, LARGE, 8 * MIB);
+    for (unsigned i = 0; i < SMALL; i++) {
+        (void)rig_add(&rig, 2 * MIB);
+    }
+    rig_until_streamed(&rig);
+    for (unsigned i = 0; i < BUFFERS; i++) {
+        buffer[i] = grow(&rig, 32 * MIB);
+        rig_pass(&rig, NULL, 0);
+    }
+    for (uint32_t pass = 0; pass < 24; pass++) {
+        for (unsigned i = 0; i < BUFFERS; i++) {
+            uint64_t words = 32 * MIB / 4;
+            void *params[] = {&buffer[i], &pass, &words};
+            rig_launch(&rig, "probe_fill", rig.stream, params);
+        }
+        rig_pass(&rig, NULL, 0);
+    }
+    HOLDS(rig_streamed_mib() >= LARGE * 8 / 2);
+    for (unsigned i = 0; i < BUFFERS; i++) {
+        OK(cuMemFree(buffer[i]));
+    }
+    rig_close(&rig);
+}
+
 /* Before the first pass it looks at one weight again and again, and the first pass is unlike the others. */
 static void begins_slowly(void)
 {
@@ -580,6 +611,7 @@ static const struct rig_case cases[] = {
     CASE(own_mapping_grows),
     CASE(cache_grows),
     CASE(largest_buffer_twice),
+    CASE(writes_more_than_fits),
     CASE(begins_slowly),
     CASE(exit_alive),
     CASE(repacked_on_device),
