@@ -10,7 +10,7 @@
 #   RUN_LIMIT seconds that one program may take (default 240: JAX's own preallocation, and activations that do not fit)
 #
 # Shown for each: same md5, device memory as the driver reports it against budget and context, the pass against the link
-# (bytes that are streamed over the link's peak, in the same session) or against the resident run, and how long the first
+# (bytes that are streamed over the link's peak, in the same run) or against the resident run, and how long the first
 # pass took against the time that its weights need over the link. Exit status: 0 all as they should be, 1 not, 77 no GPU.
 set -uo pipefail
 here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)

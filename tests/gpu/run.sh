@@ -9,7 +9,7 @@
 #   PASSES    passes of 32 tokens whose mean is taken (default 150)
 #   GPU_QUICK=1 leaves out the longer runs; LOG=debug has overshot log more; BUDGET_A, B, C and ALL are MiB.
 #
-# Each run is compared with one without overshot in the same session: md5 of the output, time, device memory as the
+# Each run is compared with one without overshot in the same run: md5 of the output, time, device memory as the
 # driver itself reports it (nvidia-smi, sampled), and the link's peak, measured by pinned copies of 256 MiB.
 # Exit status: 0 all equal and within the limits, 1 something was not, 77 no GPU.
 set -uo pipefail
