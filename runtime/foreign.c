@@ -152,11 +152,11 @@ CUresult ov_foreign_alloc_async(struct ov_engine *engine, CUdeviceptr *out, size
         miss(engine, held);
         return result;
     }
-    add(engine,
-        &(struct ov_other){.address = address, .bytes = bytes, .device_bytes = held, .pooled = true, .pool = pool});
     pthread_mutex_lock(&engine->lock);
-    ov_kept_by(engine, pool, held);
+    const bool pooled = ov_kept_by(engine, pool, held);
     pthread_mutex_unlock(&engine->lock);
+    add(engine,
+        &(struct ov_other){.address = address, .bytes = bytes, .device_bytes = held, .pooled = pooled, .pool = pool});
     *out = address;
     return CUDA_SUCCESS;
 }
@@ -166,9 +166,7 @@ CUresult ov_foreign_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t byt
     struct ov_other *other = calloc(1, sizeof *other);
     size_t held = whole_pages(bytes);
     CUdeviceptr address = 0;
-    if (ov_host_backed(engine)) {
-        ov_make_room(engine, ov_pages(bytes), true);
-    }
+    ov_make_room(engine, ov_pages(bytes), ov_host_backed(engine));
     pthread_mutex_lock(&engine->lock);
     bool fits = other != NULL && ov_ledger_take(&engine->ledger, OV_FOR_FOREIGN, held);
     pthread_mutex_unlock(&engine->lock);

@@ -12,13 +12,12 @@ static uint32_t find(const struct ov_kept *kept, CUmemoryPool pool)
     return i;
 }
 
-void ov_kept_by(struct ov_engine *engine, CUmemoryPool pool, size_t bytes)
+bool ov_kept_by(struct ov_engine *engine, CUmemoryPool pool, size_t bytes)
 {
     struct ov_kept *kept = &engine->kept;
     const uint32_t i = find(kept, pool);
     if (i == OV_KEEPERS) {
-        kept->unknown = true;
-        return;
+        return false;
     }
     if (i == kept->count) {
         kept->keeper[i].pool = pool;
@@ -26,6 +25,7 @@ void ov_kept_by(struct ov_engine *engine, CUmemoryPool pool, size_t bytes)
         kept->count++;
     }
     kept->keeper[i].live_bytes += bytes;
+    return true;
 }
 
 void ov_kept_add(struct ov_engine *engine, const struct ov_other *other)
@@ -34,10 +34,20 @@ void ov_kept_add(struct ov_engine *engine, const struct ov_other *other)
     const size_t bytes = other->small ? OV_SMALL_BYTES(other->bytes) : other->device_bytes;
     const uint32_t i = other->pool != NULL ? find(kept, other->pool) : kept->count;
     if (i < kept->count) {
-        kept->keeper[i].live_bytes -= bytes;
+        size_t *live = &kept->keeper[i].live_bytes;
+        *live -= bytes < *live ? bytes : *live;
     }
     ov_ledger_keep(&engine->ledger, other->small ? OV_FOR_SMALL : OV_FOR_FOREIGN, bytes);
     atomic_store(&kept->some, true);
+}
+
+/* Pools are asked in relaxed mode: another thread may begin a capture, which asking would break. */
+static CUresult held_by(CUmemoryPool pool, cuuint64_t *held)
+{
+    const CUstreamCaptureMode mode = ov_relax();
+    const CUresult result = ov_cu->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, held);
+    ov_relax_end(mode);
+    return result;
 }
 
 void ov_kept_ask(struct ov_engine *engine)
@@ -45,17 +55,22 @@ void ov_kept_ask(struct ov_engine *engine)
     struct ov_kept *kept = &engine->kept;
     const struct ov_ledger *ledger = &engine->ledger;
     size_t sum = 0;
-    if (!atomic_load(&kept->some) || kept->unknown) {
+    if (!atomic_load(&kept->some)) {
         return;
     }
-    for (uint32_t i = 0; i < kept->count; i++) {
+    for (uint32_t i = 0; i < kept->count;) {
         const size_t live = kept->keeper[i].live_bytes;
         cuuint64_t held = 0;
-        if (ov_cu->cuMemPoolGetAttribute(kept->keeper[i].pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) !=
-            CUDA_SUCCESS) {
+        const CUresult result = held_by(kept->keeper[i].pool, &held);
+        if (result == CUDA_ERROR_INVALID_VALUE) { /* it is no more */
+            kept->keeper[i] = kept->keeper[--kept->count];
+            continue;
+        }
+        if (result != CUDA_SUCCESS) {
             return;
         }
         sum += held > live ? held - live : 0;
+        i++;
     }
     ov_ledger_kept(&engine->ledger, sum);
     atomic_store(&kept->some, ledger->kept_bytes[OV_FOR_SMALL] + ledger->kept_bytes[OV_FOR_FOREIGN] > 0);
@@ -64,9 +79,11 @@ void ov_kept_ask(struct ov_engine *engine)
 void ov_kept_trim(struct ov_engine *engine)
 {
     if (atomic_load(&engine->kept.some)) {
+        const CUstreamCaptureMode mode = ov_relax();
         for (uint32_t i = 0; i < engine->kept.count; i++) {
             (void)ov_cu->cuMemPoolTrimTo(engine->kept.keeper[i].pool, 0);
         }
+        ov_relax_end(mode);
         ov_kept_ask(engine);
     }
 }
@@ -81,7 +98,7 @@ static void forget(struct ov_engine *engine, CUmemoryPool pool)
     }
     kept->keeper[i] = kept->keeper[--kept->count];
     if (ov_cu->cuDeviceGetDefaultMemPool(&heir, engine->device) == CUDA_SUCCESS) {
-        ov_kept_by(engine, heir, 0);
+        (void)ov_kept_by(engine, heir, 0);
     }
     ov_others_orphan(engine, pool);
 }

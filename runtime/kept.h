@@ -24,7 +24,8 @@
 
 #include "driver.h"
 
-#define OV_KEEPERS 16
+/* What is taken from more pools is not counted once it was freed. */
+#define OV_KEEPERS 64
 
 struct ov_engine;
 struct ov_other;
@@ -35,12 +36,12 @@ struct ov_kept {
         size_t live_bytes; /* allocated there, of what we count */
     } keeper[OV_KEEPERS];
     uint32_t count;
-    bool unknown; /* there were more than we can ask: what is kept stays counted */
     _Atomic bool some;
 };
 
-/* So much that we count was taken from that pool; 0: it was freed into it. Under the lock, as the next three. */
-void ov_kept_by(struct ov_engine *engine, CUmemoryPool pool, size_t bytes);
+/* So much that we count was taken from that pool; 0: it was freed into it. False: it is one too many. Under the lock,
+ * as the next three. */
+bool ov_kept_by(struct ov_engine *engine, CUmemoryPool pool, size_t bytes);
 /* It was freed into a pool. */
 void ov_kept_add(struct ov_engine *engine, const struct ov_other *other);
 /* Asks the pools how much they keep. */

@@ -173,6 +173,15 @@ static void trim(struct ov_engine *engine, struct ov_pool *pool, uint64_t keep_b
     }
 }
 
+/* In relaxed mode: another thread may begin a capture, which asking would break. */
+static bool ask_threshold(const struct ov_pool *pool, cuuint64_t *threshold)
+{
+    const CUstreamCaptureMode mode = ov_relax();
+    const CUresult result = ov_cu->cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, threshold);
+    ov_relax_end(mode);
+    return result == CUDA_SUCCESS;
+}
+
 void ov_pools_synchronized(struct ov_engine *engine)
 {
     if ((atomic_load_explicit(&engine->pools.idle_count, memory_order_relaxed) == 0 &&
@@ -186,8 +195,7 @@ void ov_pools_synchronized(struct ov_engine *engine)
     for (int i = 0; i < OV_POOLS; i++) {
         struct ov_pool *pool = &engine->pools.item[i];
         cuuint64_t threshold = 0;
-        if (pool->handle != NULL && pool->reserved > pool->used &&
-            ov_cu->cuMemPoolGetAttribute(pool->handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold) == CUDA_SUCCESS) {
+        if (pool->handle != NULL && pool->reserved > pool->used && ask_threshold(pool, &threshold)) {
             trim(engine, pool, threshold);
         }
     }
@@ -362,9 +370,8 @@ static void join_pool(struct ov_engine *engine, struct ov_other *other)
     const bool costs = other->small || other->device_bytes > 0;
     if (costs && !other->pooled && ov_cu->cuDeviceGetMemPool(&pool, engine->device) == CUDA_SUCCESS) {
         pthread_mutex_lock(&engine->lock);
-        ov_kept_by(engine, pool, 0);
+        other->pooled = ov_kept_by(engine, pool, 0);
         pthread_mutex_unlock(&engine->lock);
-        other->pooled = true;
     }
 }
 

@@ -72,6 +72,20 @@ static void convert(struct ov_engine *engine, uint32_t pages)
     engine->replan_wait = engine->replan_wait < 8 ? 8 : engine->replan_wait;
 }
 
+/* Whether there is room once pools of the driver's have given back what was freed, which may have to be waited for. */
+static bool kept_may_do(struct ov_engine *engine, size_t bytes)
+{
+    if (!atomic_load(&engine->kept.some)) {
+        return false;
+    }
+    pthread_mutex_lock(&engine->lock);
+    const struct ov_ledger *ledger = &engine->ledger;
+    const bool may =
+        bytes <= ov_ledger_left(ledger) + ledger->kept_bytes[OV_FOR_SMALL] + ledger->kept_bytes[OV_FOR_FOREIGN];
+    pthread_mutex_unlock(&engine->lock);
+    return may;
+}
+
 void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
 {
     size_t bytes = (size_t)pages << OV_PAGE_SHIFT;
@@ -80,7 +94,8 @@ void ov_make_room(struct ov_engine *engine, uint32_t pages, bool at_any_cost)
         convertible = gives_way = false;
     }
     if (bytes <= budget_left(engine) || atomic_load(&ov_captures) != 0 || idle_makes_room(engine, bytes) ||
-        !(convertible || gives_way || at_any_cost || atomic_load(&engine->pools.idle_count) > 0)) {
+        !(convertible || gives_way || at_any_cost || atomic_load(&engine->pools.idle_count) > 0 ||
+          kept_may_do(engine, bytes))) {
         return;
     }
     struct ov_exclusive section;

@@ -54,12 +54,9 @@ CUresult ov_small_alloc(struct ov_engine *engine, CUdeviceptr *out, size_t bytes
     CUresult result = other != NULL ? ask_driver(&address, bytes, pool, stream) : CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&engine->lock);
     if (result == CUDA_SUCCESS) {
-        *other =
-            (struct ov_other){.address = address, .bytes = bytes, .small = true, .pooled = pool != NULL, .pool = pool};
+        const bool pooled = pool != NULL && ov_kept_by(engine, pool, OV_SMALL_BYTES(bytes));
+        *other = (struct ov_other){.address = address, .bytes = bytes, .small = true, .pooled = pooled, .pool = pool};
         ov_other_add(engine, other);
-        if (pool != NULL) {
-            ov_kept_by(engine, pool, OV_SMALL_BYTES(bytes));
-        }
         engine->ledger.program_bytes += bytes;
         *out = address;
     } else {

@@ -270,12 +270,51 @@ static void pool_gives_again(void)
     OK(cuMemFreeAsync(small[0], NULL));
 }
 
+/* Another stream is captured meanwhile, which asking a pool would break. */
+static void beside_a_capture(void)
+{
+    (void)open_bare();
+    CUdeviceptr small[SMALL_ONES], more[2 * SMALL_ONES];
+    CUstream stream;
+    CUgraph graph;
+    (void)keeping_pool();
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    take_small(small);
+    give_small(small);
+    OK(cuCtxSynchronize());
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    for (unsigned i = 0; i < 2 * SMALL_ONES; i++) {
+        OK(cuMemAllocAsync(&more[i], small_bytes, CU_STREAM_PER_THREAD));
+    }
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+    for (unsigned i = 0; i < 2 * SMALL_ONES; i++) {
+        OK(cuMemFreeAsync(more[i], CU_STREAM_PER_THREAD));
+    }
+    OK(cuCtxSynchronize());
+}
+
+/* What was freed, and is kept until the work before that is done, is waited for before a request is refused. */
+static void waits_for_what_is_kept(void)
+{
+    (void)open_bare();
+    CUdeviceptr small[SMALL_ONES], large[LARGE_ONES];
+    take_small(small);
+    for (unsigned i = 0; i < SMALL_ONES; i++) {
+        OK(cuMemsetD32Async(small[i], i, small_bytes / 4, NULL));
+    }
+    give_small(small);
+    take_large(large);
+    give_large(large);
+}
+
 #define CASE(name)  \
     {               \
 #name, name \
     }
 static const struct rig_case cases[] = {
-    CASE(small_ones_at_once),    CASE(freed_at_once),  CASE(handles_at_once),   CASE(pool_keeps),
-    CASE(pool_keeps_while_busy), CASE(joins_the_pool), CASE(pool_is_destroyed), CASE(pool_gives_again),
+    CASE(small_ones_at_once),    CASE(freed_at_once),          CASE(handles_at_once),   CASE(pool_keeps),
+    CASE(pool_keeps_while_busy), CASE(joins_the_pool),         CASE(pool_is_destroyed), CASE(pool_gives_again),
+    CASE(beside_a_capture),      CASE(waits_for_what_is_kept),
 };
 RIG_MAIN(cases)

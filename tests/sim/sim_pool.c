@@ -349,7 +349,7 @@ SIM_API(SIM_INIT, cuMemPoolDestroy, (CUmemoryPool handle), handle)
 
 SIM_API(SIM_INIT, cuMemPoolTrimTo, (CUmemoryPool pool, size_t minBytesToKeep), pool, minBytesToKeep)
 {
-    (void)call;
+    SIM_TRY(sim_capture_unsafe(call));
     if (!sim_handle_is(pool, 'P')) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -392,7 +392,7 @@ SIM_API(SIM_INIT, cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute
 {
     int *flag;
     uint64_t *count;
-    (void)call;
+    SIM_TRY(sim_capture_unsafe(call));
     if (!sim_handle_is(pool, 'P') || value == NULL ||
         !attribute_place((struct sim_mempool *)pool, attr, &flag, &count)) {
         return CUDA_ERROR_INVALID_VALUE;
