@@ -345,12 +345,24 @@ static double share_of(const struct ov_engine *engine, const struct ov_run *run,
     return readers->crowded || readers->count == 0 || whole_s <= 0 ? 1 : sum / cycles / whole_s;
 }
 
+/* It has moved, and since then not all who read it were timed. */
+static bool is_open(const struct readers *readers)
+{
+    uint32_t timed = 0;
+    while (timed < readers->count && readers->timed[timed] > 0) {
+        timed++;
+    }
+    return readers->moved > 0 && timed < readers->count;
+}
+
 static void judge_run(struct ov_engine *engine, struct ov_run *run, const struct readers *readers, double cycles)
 {
     struct ov_memo *memo = &engine->learn.memo[run->first];
     if (readers->launches > 0) {
         run->share = (float)share_of(engine, run, readers, cycles);
         run->reads = (float)(readers->launches / cycles);
+    }
+    if (readers->launches > 0 && !is_open(readers)) { /* else what was known before stands */
         bool sparse = run->share < (memo->sparse ? DENSE_ABOVE : SPARSE_BELOW);
         memo->refuted = memo->refuted || (memo->sparse && !sparse);
         memo->sparse = sparse;

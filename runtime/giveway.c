@@ -154,16 +154,16 @@ static bool move_stretch(struct ov_engine *engine, uint32_t first, uint32_t page
     return false;
 }
 
-/* Moves `pages` to the host, from page *from on, which becomes where to go on; in whole chunks, so it may be some more.
- * Returns how many: fewer when there is nothing more, or the host has no memory. */
-static uint32_t move_out(struct ov_engine *engine, uint8_t *what, uint32_t *from, uint32_t pages)
+/* Moves `pages` to the host, from page *from on, which becomes where to go on; in whole chunks, so it may be some more,
+ * but no more than `most`. Returns how many: fewer when there is nothing more, or the host has no memory. */
+static uint32_t move_out(struct ov_engine *engine, uint8_t *what, uint32_t *from, uint32_t pages, uint32_t most)
 {
     uint32_t done = 0;
     while (done < pages && *from < engine->arena.high_page) {
         const uint32_t first = *from;
         uint32_t count = 0, chunk;
         while (count < BATCH_PAGES && done + count < pages && first + count < engine->arena.high_page &&
-               (chunk = leaving(engine, what, first + count)) > 0) {
+               (chunk = leaving(engine, what, first + count)) > 0 && done + count + chunk <= most) {
             count += chunk;
         }
         *from += count > 0 ? count : 1;
@@ -209,7 +209,7 @@ void ov_giveway(struct ov_engine *engine, uint32_t pages)
     const uint32_t all = all_leaving(engine, what), host = host_pages(engine), most = all < host ? all : host;
     const uint32_t wanted = lack > step ? lack : step;
     uint32_t from = 0;
-    const uint32_t done = most >= lack ? move_out(engine, what, &from, wanted < most ? wanted : most) : 0;
+    const uint32_t done = most >= lack ? move_out(engine, what, &from, wanted < most ? wanted : most, most) : 0;
     engine->giveway.refused_bytes = done < lack ? engine->ledger.program_bytes : 0;
     if (done > 0) {
         settle(engine);
@@ -268,7 +268,7 @@ static uint32_t change_places(struct ov_engine *engine, uint8_t *what)
         const uint32_t room = left > host ? left : host;
         const uint32_t count = coming_stretch(engine, what, p, room < BATCH_PAGES ? room : BATCH_PAGES);
         const uint32_t lack = count > left ? count - left : 0;
-        if (count == 0 || move_out(engine, what, &from, lack) < lack ||
+        if (count == 0 || move_out(engine, what, &from, lack, host) < lack ||
             ov_move_to_device(engine, p, count) != CUDA_SUCCESS) {
             break;
         }
