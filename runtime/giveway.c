@@ -156,7 +156,7 @@ static bool move_stretch(struct ov_engine *engine, uint32_t first, uint32_t page
 
 /* Moves `pages` to the host, from page *from on, which becomes where to go on; in whole chunks, so it may be some more,
  * but no more than `most`. Returns how many: fewer when there is nothing more, or the host has no memory. */
-static uint32_t move_out(struct ov_engine *engine, uint8_t *what, uint32_t *from, uint32_t pages, uint32_t most)
+static uint32_t move_out(struct ov_engine *engine, const uint8_t *what, uint32_t *from, uint32_t pages, uint32_t most)
 {
     uint32_t done = 0;
     while (done < pages && *from < engine->arena.high_page) {
@@ -256,7 +256,7 @@ static uint32_t coming_stretch(struct ov_engine *engine, const uint8_t *what, ui
 
 /* Batch by batch, since what leaves needs its place in the host before what comes has given up its own. Returns how
  * many pages came. */
-static uint32_t change_places(struct ov_engine *engine, uint8_t *what)
+static uint32_t change_places(struct ov_engine *engine, const uint8_t *what)
 {
     uint32_t from = 0, done = 0;
     for (uint32_t p = 0; p < engine->arena.high_page;) {

@@ -114,38 +114,39 @@ static void *take_handle(void *argument)
     return NULL;
 }
 
-static void at_once(struct piece *piece, pthread_t *thread, void *(*what)(void *))
+/* One thread for each piece is in the driver, which is slow, while large ones are taken. */
+static void take_large_beside(struct piece *piece, void *(*what)(void *), CUdeviceptr *large)
 {
+    pthread_t thread[SMALL_ONES];
     for (unsigned i = 0; i < SMALL_ONES; i++) {
         HOLDS(pthread_create(&thread[i], NULL, what, &piece[i]) == 0);
     }
     while (atomic_load(&asking) < SMALL_ONES) {
         usleep(1000);
     }
-    usleep(100 * 1000); /* they are in the driver, which is slow */
-}
-
-static void join(pthread_t *thread)
-{
+    usleep(100 * 1000);
+    take_large(large);
     for (unsigned i = 0; i < SMALL_ONES; i++) {
         pthread_join(thread[i], NULL);
+    }
+}
+
+static void prepare(struct piece *piece)
+{
+    const CUcontext context = open_bare();
+    warm_up();
+    for (unsigned i = 0; i < SMALL_ONES; i++) {
+        piece[i] = (struct piece){.context = context};
     }
 }
 
 /* The driver takes its time over small ones. What they will take is nobody else's meanwhile. */
 static void small_ones_at_once(void)
 {
-    const CUcontext context = open_bare();
     struct piece piece[SMALL_ONES];
-    pthread_t thread[SMALL_ONES];
     CUdeviceptr large[LARGE_ONES];
-    warm_up();
-    for (unsigned i = 0; i < SMALL_ONES; i++) {
-        piece[i] = (struct piece){.context = context};
-    }
-    at_once(piece, thread, take_one);
-    take_large(large);
-    join(thread);
+    prepare(piece);
+    take_large_beside(piece, take_one, large);
     for (unsigned i = 0; i < SMALL_ONES; i++) {
         OK(cuMemFreeAsync(piece[i].address, NULL));
     }
@@ -156,17 +157,14 @@ static void small_ones_at_once(void)
 /* And over giving them back. */
 static void freed_at_once(void)
 {
-    const CUcontext context = open_bare();
     struct piece piece[SMALL_ONES];
-    pthread_t thread[SMALL_ONES];
     CUdeviceptr small[SMALL_ONES], large[LARGE_ONES];
+    prepare(piece);
     take_small(small);
     for (unsigned i = 0; i < SMALL_ONES; i++) {
-        piece[i] = (struct piece){.context = context, .address = small[i]};
+        piece[i].address = small[i];
     }
-    at_once(piece, thread, give_one);
-    take_large(large);
-    join(thread);
+    take_large_beside(piece, give_one, large);
     give_large(large);
     OK(cuCtxSynchronize());
 }
@@ -174,17 +172,10 @@ static void freed_at_once(void)
 /* The same of memory that the program gets from the driver itself. */
 static void handles_at_once(void)
 {
-    const CUcontext context = open_bare();
     struct piece piece[SMALL_ONES];
-    pthread_t thread[SMALL_ONES];
     CUdeviceptr large[LARGE_ONES];
-    warm_up();
-    for (unsigned i = 0; i < SMALL_ONES; i++) {
-        piece[i] = (struct piece){.context = context};
-    }
-    at_once(piece, thread, take_handle);
-    take_large(large);
-    join(thread);
+    prepare(piece);
+    take_large_beside(piece, take_handle, large);
     for (unsigned i = 0; i < SMALL_ONES; i++) {
         OK(cuMemRelease(piece[i].handle));
     }
