@@ -59,27 +59,36 @@ static void beside_host_memory(void)
     weights_finish();
 }
 
-/* One handle of 75 % of all memory, everything in it, as JAX does it: scratch memory, then weights. */
-static CUmemGenericAllocationHandle open_one_handle(CUdeviceptr *base, size_t *bytes)
+/* One handle of 75 % of all memory, everything in it, as JAX does it: scratch memory, then weights, and a piece that is
+ * not used at the end. */
+struct one_handle {
+    CUdeviceptr base, spare;
+    size_t bytes;
+    CUmemGenericAllocationHandle handle;
+};
+
+static struct one_handle open_one_handle(void)
 {
+    struct one_handle one;
     size_t free_bytes, total_bytes;
     rig_open(&rig, 0);
     OK(cuMemGetInfo(&free_bytes, &total_bytes));
-    *bytes = total_bytes * 3 / 4 / PAGE * PAGE;
-    *base = pool_reserve(*bytes);
-    const CUmemGenericAllocationHandle handle = pool_handle(*bytes);
-    pool_show(*base, *bytes, handle);
-    pool.base = *base + 3 * MIB + 512;
+    one.bytes = total_bytes * 3 / 4 / PAGE * PAGE;
+    one.base = pool_reserve(one.bytes);
+    one.spare = one.base + one.bytes - 8 * MIB;
+    one.handle = pool_handle(one.bytes);
+    pool_show(one.base, one.bytes, one.handle);
+    pool.base = one.base + 3 * MIB + 512;
     weights_place(11, 10 * MIB);
-    return handle;
+    return one;
 }
 
-static void close_one_handle(CUdeviceptr base, size_t bytes, CUmemGenericAllocationHandle handle)
+static void close_one_handle(const struct one_handle *one)
 {
     pool_forget(&rig);
-    OK(cuMemUnmap(base, bytes));
-    OK(cuMemRelease(handle));
-    OK(cuMemAddressFree(base, bytes));
+    OK(cuMemUnmap(one->base, one->bytes));
+    OK(cuMemRelease(one->handle));
+    OK(cuMemAddressFree(one->base, one->bytes));
     rig_close(&rig);
 }
 
@@ -92,18 +101,16 @@ static void pass_behind_scratch(CUdeviceptr scratch, int pass)
 
 static void one_handle(void)
 {
-    CUdeviceptr base;
-    size_t bytes;
-    const CUmemGenericAllocationHandle handle = open_one_handle(&base, &bytes);
+    const struct one_handle one = open_one_handle();
     for (int pass = 0; pass < 12; pass++) {
-        pass_behind_scratch(base, pass);
+        pass_behind_scratch(one.base, pass);
     }
     HOLDS(rig_streamed_mib() > 0);
     /* The whole of it can be used. */
-    pool_fill(base + bytes - 4 * MIB, 4 * MIB, 0x77);
-    pool_expect(base + bytes - 4 * MIB, 4 * MIB, 0x77);
+    pool_fill(one.spare, 8 * MIB, 0x77);
+    pool_expect(one.spare, 8 * MIB, 0x77);
     weights_pass(3);
-    close_one_handle(base, bytes, handle);
+    close_one_handle(&one);
 }
 
 /* One of the kernels that a compiler made and tries: several times, on memory of its own. */
@@ -126,34 +133,29 @@ static void try_kernel(CUdeviceptr scratch, unsigned round)
 /* What was looked at in vain meanwhile does not put off what is found afterwards, where other addresses are used. */
 static void compiles_first(void)
 {
-    CUdeviceptr base;
-    size_t bytes;
-    const CUmemGenericAllocationHandle handle = open_one_handle(&base, &bytes);
+    const struct one_handle one = open_one_handle();
     for (unsigned round = 0; round < 40; round++) {
-        try_kernel(base + bytes - 4 * MIB, round);
+        try_kernel(one.spare, round);
     }
     for (int pass = 0; pass < 30 && rig_streamed_mib() == 0; pass++) {
-        pass_behind_scratch(base, pass);
+        pass_behind_scratch(one.base, pass);
     }
     HOLDS(rig_streamed_mib() > 0);
-    close_one_handle(base, bytes, handle);
+    close_one_handle(&one);
 }
 
 /* Passes that begin with a few launches on the same addresses, and wait for them: those tell nothing about a pass. */
 static void comes_back_at_once(void)
 {
-    CUdeviceptr base;
-    size_t bytes;
-    const CUmemGenericAllocationHandle handle = open_one_handle(&base, &bytes);
-    const CUdeviceptr scratch = base + bytes - 8 * MIB;
+    const struct one_handle one = open_one_handle();
     uint32_t got[4096];
     for (uint32_t pass = 0; pass < 3; pass++) {
         for (unsigned i = 0; i < 4; i++) {
-            weights_fill(scratch + i % 2 * MIB, 4 * pass + i, 1000);
+            weights_fill(one.spare + i % 2 * MIB, 4 * pass + i, 1000);
         }
         OK(cuStreamSynchronize(rig.stream));
         for (unsigned i = 0; i < rig.count; i++) {
-            weights_fill(scratch + 4 * MIB, rig.count * pass + i, 1000);
+            weights_fill(one.spare + 4 * MIB, rig.count * pass + i, 1000);
             rig_read(&rig, i, i, rig.stream);
         }
         OK(cuStreamSynchronize(rig.stream));
@@ -161,26 +163,23 @@ static void comes_back_at_once(void)
         rig_compare(&rig, got, NULL, rig.count);
     }
     HOLDS(rig_streamed_mib() > 0);
-    close_one_handle(base, bytes, handle);
+    close_one_handle(&one);
 }
 
 /* The same without new kernels: an address that is not used any more is given up, and its count is not the measure. */
 static void other_work_first(void)
 {
-    CUdeviceptr base;
-    size_t bytes;
-    const CUmemGenericAllocationHandle handle = open_one_handle(&base, &bytes);
-    const CUdeviceptr scratch = base + bytes - 4 * MIB;
+    const struct one_handle one = open_one_handle();
     for (unsigned i = 0; i < 320; i++) {
-        weights_fill(scratch + i % 2 * MIB, i, 1000);
+        weights_fill(one.spare + i % 2 * MIB, i, 1000);
         OK(cuStreamSynchronize(rig.stream));
     }
     /* Of 12 launches: 512 without the address, and a few more. */
     for (int pass = 0; pass < 60 && rig_streamed_mib() == 0; pass++) {
-        pass_behind_scratch(base, pass);
+        pass_behind_scratch(one.base, pass);
     }
     HOLDS(rig_streamed_mib() > 0);
-    close_one_handle(base, bytes, handle);
+    close_one_handle(&one);
 }
 
 /* As PyTorch's expandable segments: 9/8 of all memory reserved; pieces come with the load, temporary ones go again,
